@@ -272,6 +272,15 @@ def test_a_model_on_a_hub_is_not_checked_and_a_local_one_is_opened(sound_run, tm
     assert finding.level is Level.ERROR and f"{MODEL}.path={model}" in finding.message
 
 
+def test_modules_of_an_adapter_are_modules_of_the_model(sound_run):
+    def found(modules, rank=4):
+        lora = [f"{MODEL}.lora_rank={rank}", f"{MODEL}.target_modules={modules}"]
+        return summary(model_findings(view_of(sound_run, *lora)))
+
+    assert found("[q_proj,self_attn.v_proj]") == found("all-linear") == found("[q_prj]", rank=0) == []
+    assert found("[q_proj,q_prj,attn.v_proj]") == [(f"{MODEL}.target_modules", Level.ERROR)] * 2
+
+
 def test_modules_of_the_user_s_own_that_do_not_exist_are_errors(monkeypatch):
     monkeypatch.setenv("VERL_USE_EXTERNAL_MODULES", "json, no_such_module, no_such.module")
     found = module_findings()

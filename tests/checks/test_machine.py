@@ -15,8 +15,8 @@ from verl_trgrpo.checks.view import RunView
 from verl_trgrpo.common.findings import Level
 
 GPUS, SEARCH = "trainer.n_gpus_per_node", "actor_rollout_ref.rollout.custom.search.url"
-# Nothing listens at this port.
-UNREACHABLE = "http://127.0.0.1:9"
+# Nothing listens at these ports.
+UNREACHABLE, CLOSED = "http://127.0.0.1:9", "127.0.0.1:9"
 ONE_GPU = ["+ray_kwargs.ray_init.num_gpus=1", f"{GPUS}=1"]
 
 
@@ -71,21 +71,40 @@ def test_gpus_that_the_machine_does_not_have(monkeypatch, trains, level):
     assert found(f"{GPUS}=9", "+ray_kwargs.ray_init.num_gpus=9", trains=trains) == [], "Ray has what it is told"
 
 
-@pytest.mark.parametrize("trains", [True, False])
+@pytest.mark.parametrize("place", ["+ray_kwargs.ray_init.address", "RAY_ADDRESS", "ray_current_cluster"])
+def test_the_gpus_of_a_cluster_are_asked_for_by_the_machine_that_trains(monkeypatch, tmp_path, place):
+    overrides = []
+    if place == "RAY_ADDRESS":
+        monkeypatch.setenv(place, CLOSED)
+    elif place == "ray_current_cluster":
+        (tmp_path / "ray").mkdir()
+        (tmp_path / "ray" / place).write_text(CLOSED)
+    else:
+        overrides = [f"{place}='{CLOSED}'"]
+    [later] = found(*overrides, trains=False)
+    [now] = found(*overrides)
+    assert summary([later, now]) == [(GPUS, Level.NOT_CHECKED), (GPUS, Level.ERROR)]
+    assert all(f"{place.lstrip('+')}={CLOSED}" in finding.message for finding in (later, now))
+    monkeypatch.setattr(machine, "_of_cluster", lambda address: (8, 64) if address == CLOSED else (0, 0))
+    assert found(*overrides, f"{GPUS}=8") == []
+    [finding] = found(*overrides, f"{GPUS}=9")
+    assert summary([finding]) == [(GPUS, Level.ERROR)] and "has 8" in finding.message
+
+
 @pytest.mark.parametrize(
-    ("given", "environment", "started_here", "named"),
+    ("given", "environment", "started_here", "asked"),
     [
-        ("b:6379", "a:6379", "c:6379", "ray_init.address=b:6379"),
-        ("auto", "a:6379", "c:6379", "RAY_ADDRESS=a:6379"),
-        ("auto", None, "c:6379", "ray_current_cluster=c:6379"),
-        (None, "auto", "c:6379", "ray_current_cluster=c:6379"),
-        ("auto", None, None, "ray_init.address=auto"),
+        ("b:6379", "a:6379", "c:6379", "b:6379"),
+        ("auto", "a:6379", "c:6379", "a:6379"),
+        ("auto", None, "c:6379", "c:6379"),
+        (None, "auto", "c:6379", "c:6379"),
+        ("auto", None, None, "auto"),
         ("local", "a:6379", "c:6379", None),
         (None, "local", "c:6379", None),
     ],
 )
-def test_a_cluster_that_ray_will_connect_to_is_left_to_verl(
-    monkeypatch, tmp_path, given, environment, started_here, named, trains
+def test_the_cluster_is_the_one_that_ray_will_connect_to(
+    monkeypatch, tmp_path, given, environment, started_here, asked
 ):
     """As `ray.init` chooses: its address unless that is "auto", then RAY_ADDRESS, then the last `ray start` of this machine."""
     if environment:
@@ -93,11 +112,9 @@ def test_a_cluster_that_ray_will_connect_to_is_left_to_verl(
     if started_here:
         (tmp_path / "ray").mkdir()
         (tmp_path / "ray" / "ray_current_cluster").write_text(started_here)
-    monkeypatch.setattr(machine, "accelerator_count", lambda: 0)
-    [finding] = found(f"{GPUS}=8", *([f"+ray_kwargs.ray_init.address='{given}'"] if given else []), trains=trains)
-    own = Level.ERROR if trains else Level.NOT_CHECKED
-    assert summary([finding]) == [(GPUS, Level.NOT_CHECKED if named else own)]
-    assert (named or "this machine has 0") in finding.message
+    monkeypatch.setattr(machine, "_of_cluster", lambda address: (8, 64) if address == asked else (0, 0))
+    monkeypatch.setattr(machine, "accelerator_count", lambda: 8 if asked is None else 0)
+    assert found(f"{GPUS}=8", *([f"+ray_kwargs.ray_init.address='{given}'"] if given else [])) == []
 
 
 def test_search_servers_are_asked_once_before_a_training():
@@ -128,3 +145,7 @@ def test_cpus_are_counted_for_ray_waits_forever_for_those_that_it_does_not_have(
     assert found(f"{cpus}=6", storage, *ONE_GPU, trains=trains) == []
     monkeypatch.setattr(machine.os, "cpu_count", lambda: 5)
     assert summary(found(storage, *ONE_GPU, trains=trains)) == ([(cpus, Level.ERROR)] if trains else [])
+    pool = ["reward.reward_model.enable=true", "reward.reward_model.enable_resource_pool=true"]
+    of_reward = [f"reward.reward_model.{name}=1" for name in ("nnodes", "n_gpus_per_node")]
+    [finding] = found(f"{cpus}=6", storage, *ONE_GPU, *pool, *of_reward, trains=trains)
+    assert "set it to 9" in finding.message

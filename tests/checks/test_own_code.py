@@ -51,7 +51,7 @@ def load_extern_object(module_path, object_name):
         ("raise SystemExit(3)", "SystemExit: 3"),
         ("import os; print('gone', file=__import__('sys').stderr, flush=True); os._exit(9)", "exit code 9: gone"),
         ("def another_name(): ...", "object_name='compute_score'"),
-        ("compute_score = 3", "3 is not a callable"),
+        ("compute_score = 3", "compute_score is int"),
         ("def compute_score(solution_str, ground_truth): ...", "unexpected keyword argument 'data_source'"),
         ("def compute_score(prompts, completions, **kwargs): ...", "missing a required argument: 'prompts'"),
         ("def compute_score(data_sources, solution_strs, ground_truths, extra_infos): ...", "argument"),
@@ -86,7 +86,7 @@ def test_classes_that_a_run_names_are_loaded(tmp_path, monkeypatch, without_verl
     (tmp_path / "tools.yaml").write_text(f"tools: [{{{tool}}}]")
     agent, sampler = "actor_rollout_ref.rollout", "trainer.v1.sampler.custom_sampler"
     overrides = [
-        f"{sampler}.path=sampler.py", f"{sampler}.name=Mine", "data.custom_cls.path=data.py", "data.custom_cls.name=Dataset",
+        f"{sampler}.path=sampler.py", f"{sampler}.name=Mine", "data.custom_cls.path=data.py", "data.custom_cls.name=NoDataset",
         f"{agent}.agent.agent_loop_config_path=loops.yaml", f"{agent}.agent.default_agent_loop=mine",
         f"{agent}.multi_turn.tool_config_path=tools.yaml",
     ]  # fmt: skip
@@ -96,7 +96,7 @@ def test_classes_that_a_run_names_are_loaded(tmp_path, monkeypatch, without_verl
         f"{agent}.agent.agent_loop_config_path": Level.ERROR,
         f"{agent}.multi_turn.tool_config_path": Level.ERROR,
     }
-    assert "Dataset" in found[0].message and "no_such_module" in found[2].message
+    assert "torch.utils.data" in found[0].message and "no_such_module" in found[2].message
 
 
 def test_an_option_that_no_reward_has_is_an_error():

@@ -85,6 +85,7 @@ SAVING = {
     "with a whole model": ({"save": ["model", "optimizer", "extra", "hf_model"]}, []),
     "a whole model alone": ({"save": ["hf_model"]}, [(SAVE, WARNING)]),
     "no checkpoints": ({"save": ["hf_model"], "trainer.save_freq": -1}, [("trainer.save_freq", WARNING)]),
+    "weights saved, not loaded": ({"load": ["optimizer", "extra"]}, [(LOAD, WARNING)]),
 }  # fmt: skip
 
 

@@ -106,7 +106,7 @@ def test_a_group_added_with_a_plus_does_not_hide_the_keys_of_its_section(tmp_pat
 
 def test_keys_that_are_not_read_are_warnings(tmp_path):
     content = """
-actor_rollout_ref: {actor: {grad_clip: 0.5}, rollout: {custom: {mine: 1}}}
+actor_rollout_ref: {actor: {grad_clip: 0.5}, rollout: {custom: {serch: {topk: 3}, mine: 1}}}
 custom_reward_function: {path: x.py}
 reward_model: {reward_manager: dapo}
 critic: {grad_clip: 0.5}
@@ -117,6 +117,7 @@ data: {tokenizer: some/model}
         "custom_reward_function.path": "reward.custom_reward_function.path",
         "reward_model.reward_manager": "reward.reward_manager.name",
         "critic.grad_clip": "critic.optim.clip_grad",
+        "actor_rollout_ref.rollout.custom.serch": "custom.search",
         "data.tokenizer": "actor_rollout_ref.model.tokenizer_path",
     }
     found = {finding.where: finding for finding in key_findings(RunView(recipe(tmp_path, content)))}

@@ -28,7 +28,7 @@ WRONG = {
     f"{ROLLOUT}.gpu_memory_utilization": "60", "trainer.total_epochs": "0", "trainer.total_training_steps": "1.5",
     "trainer.save_freq": "x", "trainer.resume_mode": "yes", "data.truncation": "both", "trainer.nnodes": "0",
     "algorithm.norm_adv_by_std_in_grpo": "maybe", f"{ACTOR}.use_kl_loss": "1.5", f"{ACTOR}.entropy_coeff": "none",
-    f"{ROLLOUT}.max_model_len": "x", f"{ACTOR}.fsdp_config.fsdp_size": "x",
+    f"{ROLLOUT}.max_model_len": "x", f"{ACTOR}.optim.betas": "[0.9]", f"{ACTOR}.fsdp_config.fsdp_size": "x",
     "critic.enable": "maybe", "trainer.val_before_train": "null",
     "actor_rollout_ref.model.override_config": "null", "data.seed": "x", "reward.custom_reward_function.path": "5",
     "data.val_batch_size": "1.5", "data.gen_batch_size": "x", "data.dataloader_num_workers": "-1",
@@ -46,7 +46,7 @@ WRONG = {
 }  # fmt: skip
 MISSPELT = {
     "trainer.logger": ("[console,wandbb]", "wandb"), f"{ROLLOUT}.name": ("vlm", "vllm"),
-    f"{ACTOR}.strategy": ("fdsp", "fsdp"),
+    f"{ACTOR}.strategy": ("fdsp", "fsdp"), f"{ACTOR}.optim.optimizer": ("AdmW", "AdamW"),
     f"{ACTOR}.optim.lr_scheduler_type": ("cosin", "cosine"), "algorithm.kl_ctrl.type": ("adaptiv", "adaptive"),
     f"{ACTOR}.checkpoint.save_contents": ("[model,optim]", "optimizer"), "reward.reward_manager.name": ("naiv", "naive"),
     f"{ACTOR}.loss_agg_mode": ("token_mean", "token-mean"), "algorithm.adv_estimator": ("grpoo", "grpo"),

@@ -73,9 +73,12 @@ def test_lora_where_verl_does_not_find_vllm_is_not_checked(sound_run, monkeypatc
     assert found is level
 
 
-def test_a_reference_without_a_micro_batch_is_an_error_with_its_own_key(sound_run):
+def test_a_reference_without_a_micro_batch_is_an_error_with_its_own_keys(sound_run):
     [finding] = findings(sound_run, f"{ACTOR}.use_kl_loss=true")
-    assert finding.level is Level.ERROR and "ref.log_prob_micro_batch_size_per_gpu" in finding.message
+    assert finding.where == "actor_rollout_ref.ref" and "actor." not in finding.message
+    assert (
+        "ref.log_prob_micro_batch_size_per_gpu" in finding.message and "ref.log_prob_use_dynamic_bsz" in finding.message
+    )
 
 
 def test_a_size_for_all_gpus_is_left_to_the_rules(sound_run):

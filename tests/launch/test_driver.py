@@ -40,6 +40,11 @@ def test_a_run_is_checked_and_trained_in_one_process(sound_run, tmp_path, enviro
         run = composed([*sound_run, "actor_rollout_ref.actor.optim.lr=1"], platform="cpu")
         report = driver.check(run)
         assert report == check(run, trains=True) and report.messages(Level.WARNING) and report.total_steps
+        assert (
+            report.first_prompt
+            and report.first_prompt["agent"] == "single_turn_agent"
+            and "x" in report.first_prompt["text"]
+        )
         claim = launcher.enter_context(lock(tmp_path / "lock", ""))
         # What a library writes into the launcher's environment does not matter.
         with TrainingProcess(

@@ -93,7 +93,7 @@ def test_a_study_s_run_that_starts_over_is_not_taken_for_finished(tmp_path, fake
 
 
 @pytest.mark.parametrize("code", [0, 1])
-def test_a_training_that_ends_before_its_last_step_says_so(tmp_path, fake_driver, code):
+def test_the_step_that_was_reached_and_the_signals_are_recorded(tmp_path, fake_driver, code):
     run_dir, stream = tmp_path / "run", io.StringIO()
     data = '{"critic/score/mean": null}'  # as veRL writes NaN
     lines = "".join(
@@ -102,6 +102,9 @@ def test_a_training_that_ends_before_its_last_step_says_so(tmp_path, fake_driver
     fake_driver(f"{lines}{saving(run_dir, 1)}\nexit {code}")
     with contextlib.suppress(TrainingFailedError):
         launch(composed(run_dir, **ONE_RANK), 5, stream)
+    assert read_record(run_dir)["last_step"] == 2
+    [signal] = read_record(run_dir)["signals"]
+    assert signal == {"signal": "reward is not finite", "first": 0, "last": 2, "stands": True}
     notes = [line for line in stream.getvalue().splitlines() if line.startswith("note: ")]
     assert [("step 2" in note, "5" in note) for note in notes] == ([] if code else [(True, True)])
 

@@ -38,7 +38,7 @@ def messages_of(source, *overrides):
         (["algorithm=[grpo,tr_grpo]"], ["one option", "compare"]),
         (["+algorithm=grpo"], ["without the plus"]),
         (["data.train_files=~/x.parquet"], ["data.train_files=~/x.parquet:", "$HOME"]),
-        (["shaping=cosine"], ["shaping=cosine:", "sigmoid"]),
+        (["shaping=cosine"], ["shaping=custom", f"{LOSS}.shaping.name=cosine"]),
         (["data={train_batch_sizes: 4}"], ["data.train_batch_sizes:", "data.train_batch_size?"]),
     ],
 )

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
+from typing import Any
 
 from omegaconf import DictConfig
 
@@ -29,11 +30,13 @@ class Report:
         config: the composed configuration.
         findings: errors, warnings and what was not checked, in this order.
         total_steps: of the run, at most; None if there are errors or the training files are not on this machine.
+        first_prompt: the first training prompt as the model will see it, for the record of a run; None where it is not known.
     """
 
     config: DictConfig
     findings: tuple[Finding, ...]
     total_steps: int | None
+    first_prompt: dict[str, Any] | None = field(default=None, compare=False)
 
     def messages(self, level: Level) -> list[str]:
         """Return the messages of one level."""
@@ -79,7 +82,7 @@ def check(run: ComposedRun, need_files: bool = True, trains: bool = False) -> Re
     Args:
         run: the composed run.
         need_files: report missing data and models as "not checked" if False.
-        trains: this machine trains, so that what it lacks is an error, and search servers are asked once.
+        trains: this machine trains, so that what it lacks is an error, and its Ray cluster and search servers are asked once.
     """
     view, findings = RunView(run, need_files, trains), list[Finding]()
     if problems := module_findings():  # veRL cannot be imported
@@ -92,8 +95,11 @@ def check(run: ComposedRun, need_files: bool = True, trains: bool = False) -> Re
         else:
             findings += [each for look in looks for each in look(view)]
     findings.sort(key=lambda each: [*Level].index(each.level))
-    wrong = any(each.level is Level.ERROR for each in findings)
-    return Report(run.config, tuple(findings), None if wrong else view.steps)
+    if any(each.level is Level.ERROR for each in findings):
+        return Report(run.config, tuple(findings), None)
+    from verl_trgrpo.checks.data_files import first_prompt
+
+    return Report(run.config, tuple(findings), view.steps, first_prompt(view))
 
 
 def _stages() -> dict[str, tuple[Look, ...]]:

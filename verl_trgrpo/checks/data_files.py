@@ -7,7 +7,7 @@ from typing import Any
 
 from omegaconf import DictConfig
 
-from verl_trgrpo.checks.view import DATA, DATA_SET, OWN_REWARDS, RunView
+from verl_trgrpo.checks.view import DATA, DATA_SET, OWN_REWARDS, TRAINING, RunView
 from verl_trgrpo.common.findings import Finding, InvalidInputError, Level, findings_of
 from verl_trgrpo.common.text import as_plain_yaml, count_of, did_you_mean
 from verl_trgrpo.data.prompts import SINGLE_TURN, TOOL_AGENT, TOOLS, RolloutPrompts, agent_loops, tool_schemas
@@ -231,8 +231,20 @@ def _prompt_findings(view: RunView) -> list[Finding]:
         return []  # the check of files says so
     prompts = view.prompts
     if isinstance(prompts, str):
-        return [view.finding(_LIMIT, f"prompts not compared; {prompts}", Level.NOT_CHECKED)]
+        return _not_compared(view, prompts)
     return [finding for key in DATA for finding in _split_findings(key, view.files(key).values(), prompts, view.config)]
+
+
+def _not_compared(view: RunView, reason: str) -> list[Finding]:
+    config = view.config
+    key = "data.filter_overlong_prompts"
+    findings = [view.finding(_LIMIT, f"prompts not compared; {reason}", Level.NOT_CHECKED)]
+    if not config.data.filter_overlong_prompts and config.data.truncation != "left":
+        reason = (
+            f"veRL cuts prompts over {config.data.max_prompt_length} tokens from the left, whatever data.truncation="
+        )
+        findings.append(view.finding(key, f"{reason}{config.data.truncation} says; set it to true", Level.WARNING))
+    return findings
 
 
 def _split_findings(key: str, files: Iterable[DataFile], prompts: RolloutPrompts, config: DictConfig) -> list[Finding]:
@@ -289,6 +301,20 @@ def _media_columns(file: DataFile, config: DictConfig) -> list[str]:
 def _length(row: dict[str, Any], prompts: RolloutPrompts, config: DictConfig) -> int:
     """Return the tokens of a prompt: of what veRL's filter compares where it is on, else of what the agent loop begins with."""
     return prompts.filter_length(row) if config.data.filter_overlong_prompts else len(prompts.of(row).token_ids)
+
+
+def first_prompt(view: RunView) -> dict[str, Any] | None:
+    """Return the first training prompt as the model will see it, for the record of a run; None where that is not known."""
+    file, prompts = next(iter(view.files(TRAINING).values()), None), view.prompts
+    if file is None or isinstance(prompts, str) or _media_columns(file, view.config):
+        return None
+    try:
+        part = next(file.tables([view.config.data.prompt_key, "agent_name", "extra_info"]))
+        token_ids, agent = prompts.of(part.slice(0, 1).to_pylist()[0])
+    except ValueError:
+        return None
+    text = prompts.tokenizer.decode(token_ids)
+    return {"file": str(file.path), "row": 0, "agent": agent, "tokens": len(token_ids), "text": text}
 
 
 def _length_findings(key: str, total: int, lengths: list[int], config: DictConfig) -> list[Finding]:

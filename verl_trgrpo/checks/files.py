@@ -7,10 +7,12 @@ import os
 import re
 from pathlib import Path
 
+from omegaconf import ListConfig
+
 from verl_trgrpo.checks.view import CRITIC, DATA, DATA_SET, TOKENIZER, RunView
 from verl_trgrpo.common.files import read_json
 from verl_trgrpo.common.findings import Finding, Level
-from verl_trgrpo.common.text import first_line
+from verl_trgrpo.common.text import did_you_mean, first_line
 from verl_trgrpo.runs.keys import MANAGER, MODEL, MODEL_PATH, REWARD, REWARD_MODEL
 
 RESUME_PATH = "trainer.resume_from_path"
@@ -57,6 +59,9 @@ def missing_files(view: RunView) -> list[Finding]:
         name = view[key]
         if isinstance(name, str) and looks_local(name) and not Path(name).expanduser().is_dir():
             findings.append(view.finding(key, f"is not a directory; {fix}", level))
+    key = "trainer.default_local_dir"
+    if isinstance(view[key], str) and Path(view[key]).is_file():
+        findings.append(view.finding(key, "is a file; name a directory"))
     key, adapter = f"{MODEL}.lora_adapter_path", view[f"{MODEL}.lora_adapter_path"]
     if adapter and "://" not in str(adapter) and not Path(str(adapter), "adapter_config.json").expanduser().is_file():
         findings.append(view.finding(key, "has no adapter_config.json; name the directory of an adapter"))
@@ -123,8 +128,11 @@ def model_findings(view: RunView) -> list[Finding]:
         findings.append(view.finding(CRITIC, reason, Level.NOT_CHECKED))
     errors = _code_errors(path, tokenizer, trusted, MODEL_PATH)
     # Opening a model that brings code of its own would fail for the same reason.
-    if not errors and path.is_dir():
+    if not errors and path.is_dir() and not (path / "config.json").is_file():
+        errors = [f"{MODEL_PATH}={name}: has no config.json; give the directory of a whole model"]
+    elif not errors and path.is_dir():
         errors = _config_errors(path, trusted) or _tokenizer_errors(path, tokenizer, view, trusted)
+        findings += [] if errors else _adapter_findings(path, view, trusted)
     findings += [Finding.error(MODEL_PATH, error) for error in errors]
     judge = view[f"{REWARD_MODEL}.model_path"]
     if judge and view[f"{REWARD_MODEL}.enable"]:
@@ -160,6 +168,29 @@ def _config_errors(model: Path, trusted: bool) -> list[str]:
     except Exception as error:  # transformers raises many unrelated types
         return [f"{MODEL_PATH}={model}: cannot be opened ({first_line(error)}); get the model again"]
     return []
+
+
+def _adapter_findings(path: Path, view: RunView, trusted: bool) -> list[Finding]:
+    """Check that the modules which a LoRA adapter lists are modules of the model; PEFT fails only where none of them is."""
+    key = f"{MODEL}.target_modules"
+    targets = view[key]
+    if not view[f"{MODEL}.lora_rank"] or not isinstance(targets, ListConfig):
+        return []
+    import torch
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    try:
+        config = AutoConfig.from_pretrained(str(path), local_files_only=True, trust_remote_code=trusted)
+        with torch.device("meta"):  # no memory
+            modules = [*AutoModelForCausalLM.from_config(config, trust_remote_code=trusted).named_modules()]
+    except Exception:  # of a model that is no causal language model
+        return []
+    known = {name.rpartition(".")[2] for name, module in modules if isinstance(module, torch.nn.Linear)}
+    lacking = [each for each in targets if not any(f".{name}".endswith(f".{each}") for name, _ in modules)]
+    return [
+        Finding.error(key, f"{key}: the model has no module {each}; {did_you_mean(each, sorted(known))}")
+        for each in lacking
+    ]
 
 
 def _tokenizer_errors(model: Path, tokenizer: Path, view: RunView, trusted: bool) -> list[str]:

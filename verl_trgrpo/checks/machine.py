@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
+import socket
 import subprocess
 import sys
 import tempfile
@@ -39,6 +40,15 @@ _PACKAGES = {
     "wandb": "wandb", "mlflow": "mlflow", "swanlab": "swanlab", "tensorboard": "tensorboard", "clearml": "clearml",
     "trackio": "trackio", "vemlp_wandb": "volcengine_ml_platform",
 }  # fmt: skip
+# A cluster that is up answers in a few seconds.
+_CLUSTER_SECONDS = 60.0
+# Prints the GPUs, counted as veRL does, and the CPUs of a cluster.
+_COUNT = """
+import sys, ray
+ray.init(address=sys.argv[1], logging_level="ERROR", log_to_driver=False)
+resources = ray.cluster_resources()
+print(int(resources.get("GPU", 0) or resources.get("NPU", 0)), int(resources.get("CPU", 0)))
+"""
 # CPUs that veRL reserves with each GPU, for the controller of its TransferQueue and to start its driver; every storage unit of
 # the queue takes one more.
 _CPUS_PER_GPU, _OTHER_CPUS = 3, 2
@@ -54,8 +64,12 @@ PROGRAM = """
 import inspect, json, os, sys
 from verl.utils.import_utils import load_extern_object
 
-def problem(path, name, given):
+def problem(path, name, given, base):
     found = load_extern_object(module_path=path, object_name=name)
+    if not callable(found):
+        return f"{name} is {type(found).__name__}, not a function or class"
+    if base and not any(f"{each.__module__}.{each.__name__}" == base for each in getattr(found, "__mro__", ())):
+        return f"{name} does not inherit from {base}"
     if given and isinstance(found, type):
         return f"{name} is a class; name a function, or an object of the class"
     if given:
@@ -81,19 +95,19 @@ os._exit(0)  # whatever the modules started must not hold this up
 def machine_findings(view: RunView) -> list[Finding]:
     """Check for packages, GPUs and search servers that a run needs.
 
-    On the machine that trains everything it lacks is an error, unless the run is finished, and search servers are asked once.
-    Elsewhere what the machine lacks is "not checked", and no server is asked. A Ray cluster that runs already is left to veRL.
+    On the machine that trains everything it lacks is an error, unless the run is finished, and a Ray cluster and search servers
+    are asked once. Elsewhere what the machine lacks is "not checked", and nothing is asked.
     """
     with suppress(ValueError):  # run.json is damaged; the check of what the run resumes from says so
         if view.trains and view.finished:
             return []
     config, level = view.config, Level.ERROR if view.trains else Level.NOT_CHECKED
     findings = [Finding(level, key, message) for key, message in _missing_packages(view)]
-    if cluster := _cluster(config):
-        reason = f"{cluster} is asked for its GPUs by veRL when training starts"
+    if (cluster := _cluster(config)) and not view.trains:
+        reason = f"{cluster[0]} is asked for its GPUs and CPUs when training starts"
         findings.append(view.finding(GPUS, reason, Level.NOT_CHECKED))
     else:
-        findings += _resource_findings(view, level)
+        findings += _resource_findings(view, cluster, level)
     if SEARCH_AGENT in view.agents and view.trains:
         findings += _server_findings(config)
     elif SEARCH_AGENT in view.agents:
@@ -106,7 +120,11 @@ def _missing_packages(view: RunView) -> Iterator[tuple[str, str]]:
     engine = view.config.actor_rollout_ref.rollout.name
     package = _ENGINES.get(engine)
     if package and importlib.util.find_spec(package) is None:
-        fix = f"for vllm {install('gpu')}, or {install('cpu')} without a GPU; for others see veRL's documentation"
+        fix = (
+            f"on a GPU machine {install('gpu')}, elsewhere {install('cpu')}"
+            if engine == "vllm"
+            else "install it as veRL's documentation says, or use vllm"
+        )
         yield f"{ROLLOUT}.name", f"{ROLLOUT}.name={engine}: {package} is not installed on this machine; {fix}"
     for name in loggers_of(view.config):
         package = _PACKAGES.get(name)
@@ -115,8 +133,8 @@ def _missing_packages(view: RunView) -> Iterator[tuple[str, str]]:
             yield "trainer.logger", message
 
 
-def _cluster(config: DictConfig) -> str:
-    """Return what names the Ray cluster that the run will connect to, and its address; "" if it starts its own."""
+def _cluster(config: DictConfig) -> tuple[str, str] | None:
+    """Return what names the Ray cluster that the run will connect to, and its address; None if it starts its own."""
     key = "ray_kwargs.ray_init.address"
     started_here = Path(os.environ.get("RAY_TMPDIR", "/tmp"), "ray", "ray_current_cluster")  # by `ray start`
     local = started_here.read_text().strip() if started_here.is_file() else None
@@ -124,27 +142,68 @@ def _cluster(config: DictConfig) -> str:
     places = {key: selected(config, key), "RAY_ADDRESS": os.environ.get("RAY_ADDRESS"), str(started_here): local}
     known = ((name, address) for name, address in places.items() if address and address != "auto")
     name, address = next(known, (key, places[key]))
-    return f"{name}={address}" if address and address != "local" else ""
+    return (f"{name}={address}", address) if address and address != "local" else None
 
 
-def _resource_findings(view: RunView, level: Level) -> list[Finding]:
-    """Compare what the run's processes reserve with what this machine has: Ray waits forever for what it does not have."""
-    gpus, nodes = view.gpus, view.config.trainer.nnodes
+def _resource_findings(view: RunView, cluster: tuple[str, str] | None, level: Level) -> list[Finding]:
+    """Compare what the run's processes reserve with what the cluster has: Ray waits forever for what it does not have."""
+    trainer, gpus = view.config.trainer, _gpus_of_pools(view)
     cpus = gpus * _CPUS_PER_GPU + _OTHER_CPUS + (view[_STORAGE] or 0)
-    found = accelerator_count()
+    place = f"the cluster of {cluster[0]}" if cluster else "this machine"
     told = {name: view[f"ray_kwargs.ray_init.num_{name}"] for name in ("gpus", "cpus")}
+    try:
+        found_gpus, found_cpus = _of_cluster(cluster[1]) if cluster else (accelerator_count(), os.cpu_count() or 1)
+    except RuntimeError as error:
+        return [Finding(level, GPUS, f"{place} does not answer ({error}); start it, or correct its address")]
     findings = []
-    if found < gpus and told["gpus"] is None:  # else Ray has what it is told
-        reason = f"times trainer.nnodes={nodes} makes {gpus} GPUs, this machine has {found}"
+    if found_gpus < gpus and (cluster or told["gpus"] is None):  # else Ray has what it is told
+        more = f", {gpus} with those of other pools" if gpus > view.gpus else ""
+        reason = f"times trainer.nnodes={trainer.nnodes} makes {view.gpus} GPUs{more}, {place} has {found_gpus}"
         findings.append(view.finding(GPUS, f"{reason}; lower it, or train where they are", level))
-    has = (os.cpu_count() or 1) if told["cpus"] is None else told["cpus"]
-    if has < cpus and (view.trains or told["cpus"]) and nodes == 1:
+    has = found_cpus if cluster or told["cpus"] is None else told["cpus"]
+    if has < cpus and (view.trains or has == told["cpus"]) and (cluster or trainer.nnodes == 1):
+        key = "ray_kwargs.ray_init.num_cpus"
         reason = (
             f"Ray has {has} CPUs for a run that reserves {cpus} ({_CPUS_PER_GPU} for each GPU, {cpus - gpus * _CPUS_PER_GPU} "
             f"for others), and would wait forever; set it to {cpus}, Ray does not count"
         )
-        findings.append(view.finding("ray_kwargs.ray_init.num_cpus", reason))
+        findings.append(view.finding(key, reason))
     return findings
+
+
+def _gpus_of_pools(view: RunView) -> int:
+    """Return the GPUs of trainer, separate rollout and separate reward model together."""
+    pools = {
+        ROLLOUT: view["trainer.v1.trainer_mode"] == "separate_async",
+        REWARD_MODEL: view[f"{REWARD_MODEL}.enable"] and view[f"{REWARD_MODEL}.enable_resource_pool"],
+    }
+    sizes = [
+        (view[f"{key}.nnodes"] or 0) * (view[f"{key}.n_gpus_per_node"] or 0) for key, used in pools.items() if used
+    ]
+    return view.gpus + sum(sizes)
+
+
+def _of_cluster(address: str) -> tuple[int, int]:
+    """Return the GPUs and CPUs of a Ray cluster, asked by a process of its own: one process connects to one cluster.
+
+    Raises:
+        RuntimeError: it cannot be reached; the message has the last line of Ray's.
+    """
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    try:
+        if port.isdigit():  # Ray would try for minutes
+            socket.create_connection((host, int(port)), timeout=10).close()
+        asked = subprocess.run(
+            [sys.executable, "-c", _COUNT, address], capture_output=True, text=True, timeout=_CLUSTER_SECONDS
+        )
+    except subprocess.TimeoutExpired as error:
+        raise RuntimeError(f"within {_CLUSTER_SECONDS:.0f} s") from error
+    except OSError as error:
+        raise RuntimeError(str(error)) from error
+    if asked.returncode:
+        raise RuntimeError((asked.stderr.strip().splitlines() or ["no output"])[-1])
+    gpus, cpus = asked.stdout.split()[-2:]
+    return int(gpus), int(cpus)
 
 
 def _server_findings(config: DictConfig) -> list[Finding]:
@@ -162,12 +221,13 @@ def _server_findings(config: DictConfig) -> list[Finding]:
 
 
 class _Object(NamedTuple):
-    """An object that a run names: its key, its file or ``pkg://MODULE``, its name, what it is called with."""
+    """An object that a run names: its key, its file or ``pkg://MODULE``, its name, what it is called with, its base class."""
 
     key: str
     path: str
     name: str
     given: Sequence[str] = ()
+    base: str = ""
 
 
 def own_code_findings(view: RunView) -> list[Finding]:
@@ -210,7 +270,8 @@ def _own_objects(view: RunView) -> Iterator[_Object]:
     if own_manager:
         yield _Object(f"{MANAGER}.module.path", str(view[f"{MANAGER}.module.path"]), str(view[f"{MANAGER}.name"]))
     if view.data_set:
-        yield _Object(DATA_SET, view.data_set, str(view["data.custom_cls.name"]))
+        base = "torch.utils.data.dataset.Dataset"
+        yield _Object(DATA_SET, view.data_set, str(view["data.custom_cls.name"]), base=base)
     if (path := view[f"{_SAMPLER}.path"]) and (name := view[f"{_SAMPLER}.name"]):
         yield _Object(f"{_SAMPLER}.path", path, name)
     named = {f"{AGENT}.agent_loop_manager_class": [view[f"{AGENT}.agent_loop_manager_class"]]}

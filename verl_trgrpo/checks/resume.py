@@ -64,12 +64,19 @@ def _saving_findings(view: RunView) -> list[Finding]:
         return [] if view["trainer.val_only"] else [view.finding(key, reason, Level.WARNING)]
     findings = []
     for _, section in _models(view):
-        key = f"{section}.checkpoint.save_contents"
-        saved = _contents(view, key)
-        if view[f"{section}.strategy"] in _SHARDED and "model" not in saved:
-            usual = _listed(dict.fromkeys([*_SHARDS, *saved]))
+        save_key, load_key = (f"{section}.checkpoint.{verb}_contents" for verb in ("save", "load"))
+        saved, loaded = _contents(view, save_key), _contents(view, load_key)
+        usual = _listed(dict.fromkeys([*_SHARDS, *saved]))
+        if view[f"{section}.strategy"] not in _SHARDED:
+            continue
+        if "model" not in saved:
             message = f"lacks model, so the checkpoints cannot be resumed from; set it to {usual} unless they are only evaluated"
-            findings.append(Finding.warning(key, f"{key}={_listed(saved)}: {message}"))
+            findings.append(Finding.warning(save_key, f"{save_key}={_listed(saved)}: {message}"))
+        elif "model" not in loaded:
+            message = (
+                f"lacks model, so a resumed run would start from the base model, and is refused; set it to {usual}"
+            )
+            findings.append(Finding.warning(load_key, f"{load_key}={_listed(loaded)}: {message}"))
     return findings
 
 
@@ -133,8 +140,11 @@ def _listed(kinds: Iterable[str]) -> str:
 
 def _weights_fix(directory: Path, section: str) -> str:
     """Return how to go on from a checkpoint's weights where it cannot be resumed from."""
-    key = CRITIC if section == "critic" else MODEL_PATH
-    return (
-        f"start another run from its weights ({key}={directory / 'huggingface'} if it is there, or what verl-trgrpo export "
-        "writes), or start over with trainer.resume_mode=disable"
-    )
+    key, whole = CRITIC if section == "critic" else MODEL_PATH, directory / "huggingface"
+    if any(whole.glob("*.safetensors")) or any(whole.glob("*.bin")):
+        start = f"start another run from its weights with {key}={whole} and another trainer.experiment_name"
+    elif any(name == "model" for name, _, _ in shards(directory)):
+        start = f"export its weights (verl-trgrpo export) and start another run from them with {key}"
+    else:
+        start = "choose another checkpoint"
+    return f"{start}, or start over with trainer.resume_mode=disable"

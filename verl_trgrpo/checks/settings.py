@@ -5,13 +5,14 @@ Sections and keys are checked without veRL and torch, unless an unknown key may 
 
 from __future__ import annotations
 
+import importlib
 import math
 import pydoc
 from collections.abc import Iterator, Sequence
 from dataclasses import fields, is_dataclass
 from fnmatch import fnmatch
 from functools import cache
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 from annotated_types import Ge, Gt, Le, Lt, MinLen
 from omegaconf import DictConfig, ListConfig, OmegaConf
@@ -21,10 +22,13 @@ from pydantic import TypeAdapter, ValidationError
 from verl_trgrpo.checks.tables import full
 from verl_trgrpo.checks.view import OWN_MANAGER, RunView
 from verl_trgrpo.common.findings import Finding
-from verl_trgrpo.common.text import as_plain_yaml, as_yaml, did_you_mean, nearest_key
+from verl_trgrpo.common.text import as_plain_yaml, as_yaml, did_you_mean, nearest, nearest_key
+from verl_trgrpo.data.prompts import TOOLS
 from verl_trgrpo.runs.compose import flat, selected
 from verl_trgrpo.runs.keys import LOSS, MANAGER, MANAGER_OPTIONS, OLD_SECTIONS, SHAPING, place_of
 
+# A section that takes any key, with those that this package reads.
+_CUSTOM, _CUSTOM_NAMES = "actor_rollout_ref.rollout.custom", ("search",)
 _Text = Annotated[str, MinLen(1)]
 _Files = _Text | list[_Text] | None  # that some are named is checked with the files
 _Count = Annotated[int, Ge(1)]
@@ -35,16 +39,14 @@ _Positive = Annotated[float, Gt(0), Lt(math.inf)]
 _NotNegative = Annotated[float, Ge(0), Lt(math.inf)]
 _Share = Annotated[float, Ge(0), Le(1)]
 _PositiveShare = Annotated[float, Gt(0), Le(1)]
-# Types that are narrower than those of their defaults, or wider; sections have the short names of the tables.
+# Types that are narrower than veRL's annotations, or of keys that have none; sections have the short names of the tables.
 _KEYS: tuple[tuple[Any, str], ...] = (
     (_Text, "model.path trainer.default_local_dir data.prompt_key"),
     (_Files, "data.train_files data.val_files"),
     (str | list[str] | None, "trainer.logger"),
-    (str | list | None, "model.exclude_modules model.target_modules"),  # as PEFT takes them
+    (str | list | None, "model.exclude_modules"),  # as PEFT takes it
     (str | None, "reward_function.path reward_function.name"),
     (int | None, "data.seed"),
-    (bool | None, "critic.enable"),
-    (float | None, "actor.loss_scale_factor"),
     (_Count, "data.train_batch_size data.max_prompt_length data.max_response_length trainer.nnodes"),
     (_Count, "trainer.total_epochs actor.ppo_mini_batch_size actor.ppo_epochs actor.ppo_max_token_len_per_gpu"),
     (_Count, "rollout.n validation.n"),
@@ -53,7 +55,7 @@ _KEYS: tuple[tuple[Any, str], ...] = (
     (_Count, "rollout.log_prob_max_token_len_per_gpu ref.log_prob_max_token_len_per_gpu rollout.agent.num_workers"),
     (_Count | None, "actor.ppo_micro_batch_size_per_gpu rollout.log_prob_micro_batch_size_per_gpu ray_init.num_cpus"),
     (_Count | None, "trainer.total_training_steps trainer.max_actor_ckpt_to_keep"),
-    (_Count | None, "data.val_batch_size data.gen_batch_size rollout.max_model_len"),
+    (_Count | None, "data.val_batch_size data.gen_batch_size"),
     (_Natural, "trainer.critic_warmup algorithm.filter_groups.max_num_gen_batches"),
     (_Natural, "model.lora_rank data.dataloader_num_workers"),
     (_Natural | None, "ray_init.num_gpus"),
@@ -85,8 +87,13 @@ NAMES = {
     "*.loss_agg_mode": (
         "token-mean", "token-sum", "seq-mean-token-sum", "seq-mean-token-mean", "seq-mean-token-sum-norm",
     ),
-    "*.lr_scheduler_type": ("constant", "cosine", "linear", "inverse-square-root"),
 }  # fmt: skip
+# By optimizer dataclass; the others have no schedule of this name.
+_SCHEDULES = {
+    "AutomodelOptimizerConfig": ("constant", "cosine", "linear", "inverse-square-root"),
+    "FSDPOptimizerConfig": ("constant", "cosine"),
+    "VeOmniOptimizerConfig": ("constant", "cosine"),
+}
 
 
 def section_findings(view: RunView) -> list[Finding]:
@@ -146,7 +153,7 @@ def _unknown_keys(node: DictConfig, defaults: DictConfig, prefix: str) -> Iterat
         if str(name) not in names:
             if str(name) not in _dataclass_fields(node):
                 yield key, names | _dataclass_fields(node)
-        elif key != SHAPING and is_section(child) and is_section(default):
+        elif key != SHAPING and is_section(child) and is_section(default):  # a shaping checks its parameters itself
             yield from _unknown_keys(child, default, f"{key}.")
 
 
@@ -165,6 +172,13 @@ def _unread_findings(config: DictConfig, defaults: DictConfig) -> list[Finding]:
             plus = " (on the command line with a plus)" if place.startswith(MANAGER_OPTIONS) else ""
             message = f"{key}={as_plain_yaml(value)}: veRL's trainer does not read it; set {place}{plus}"
             findings.append(Finding.warning(key, message))
+    for name in map(str, selected(config, _CUSTOM) or ()):
+        meant = nearest(name, _CUSTOM_NAMES, cutoff=0.75)
+        if meant and name not in _CUSTOM_NAMES:
+            key = f"{_CUSTOM}.{name}"
+            findings.append(
+                Finding.warning(key, f"{key}: this package does not read it; did you mean {_CUSTOM}.{meant}?")
+            )
     return findings
 
 
@@ -202,11 +216,11 @@ def _dataclass_fields(section: DictConfig) -> set[str]:
 def type_findings(view: RunView) -> list[Finding]:
     """Check the type, the range and, for names, the spelling of every value that differs from its default.
 
-    A default is always right. Other values of keys that are not in the table above have its type, or are null where it is a
-    number or a string.
+    A default is always right, whatever veRL's annotation says. Null is right for numbers and strings that are not in the
+    table above: veRL's annotations do not say where its code takes null.
     """
     config, defaults, findings = view.config, view.defaults, []
-    for key, section, name in _settings(config, defaults, ""):
+    for key, section, name, hint in _settings(config, defaults, None, ""):
         default, node = selected(defaults, key), node_of(section, name)
         if node._is_missing():
             if default is not None:  # others belong to parts of veRL that a run may not use
@@ -220,20 +234,25 @@ def type_findings(view: RunView) -> list[Finding]:
             reason = str(error).splitlines()[0]
             findings.append(Finding.error(key, f"{key}={node._value()}: cannot be resolved ({reason}); correct it"))
             continue
-        if found := _type_finding(key, value, default) or _name_finding(config, key, value, default):
+        if found := _type_finding(key, hint, value, default) or _name_finding(config, key, value, default):
             findings.append(found)
     return findings
 
 
-def _settings(node: DictConfig, defaults: Any, prefix: str) -> Iterator[tuple[str, DictConfig, Any]]:
-    """Yield the values below `node` that differ from their defaults: dotted key, section, and name in the section."""
+def _settings(node: DictConfig, defaults: Any, owner: Any, prefix: str) -> Iterator[tuple[str, DictConfig, Any, Any]]:
+    """Yield the values below `node` that differ from their defaults, `owner` being its dataclass where it names none.
+
+    As dotted key, section, name in the section, and annotation of veRL's dataclass, None where it has none.
+    """
+    hints = _hints(target_of(node) or owner)
     for name in node:
-        key, child = f"{prefix}{name}", node_of(node, name)
+        key, child, hint = f"{prefix}{name}", node_of(node, name), hints.get(str(name))
         default = node_of(defaults, name) if isinstance(defaults, DictConfig) else None
+        below = _dataclass_in(hint)
         if is_section(child) and (default is None or default._is_none() or isinstance(default, DictConfig)):
-            yield from _settings(child, default, f"{key}.")
+            yield from _settings(child, default, below, f"{key}.")
         elif key != SHAPING and not is_section(default) and (default is None or _written(child) != _written(default)):
-            yield key, node, name
+            yield key, node, name, hint
 
 
 def _written(node: Any) -> Any:
@@ -243,17 +262,38 @@ def _written(node: Any) -> Any:
     return node._value()
 
 
-def _type_finding(key: str, value: Any, default: Any) -> Finding | None:
-    if key not in _TYPES and value is None and not isinstance(default, (bool, DictConfig, ListConfig)):
-        return None
-    hint = _TYPES.get(key, _type_of(default))
-    if value == default:
-        return None
+@cache
+def _hints(owner: Any) -> dict[str, Any]:
+    try:
+        return get_type_hints(owner) if is_dataclass(owner) else {}
+    except Exception:  # an annotation that cannot be evaluated here says nothing
+        return {}
+
+
+def _dataclass_in(hint: Any) -> Any:
+    """Return the dataclass that an annotation is, or is one part of; None without one."""
+    return next((each for each in (hint, *get_args(hint)) if isinstance(each, type) and is_dataclass(each)), None)
+
+
+def _type_finding(key: str, annotation: Any, value: Any, default: Any) -> Finding | None:
+    hint = _TYPES.get(key)
+    if hint is None:
+        if value is None and not isinstance(default, (bool, DictConfig, ListConfig)):
+            return None
+        hint = annotation if annotation is not None else _type_of(default)
+    if value == default or _dataclass_in(hint):
+        return None  # sections are checked key by key
+    if get_origin(hint) is tuple and isinstance(value, list):
+        value = tuple(value)
     try:
         _adapter(hint).validate_python(value, strict=True)
     except ValidationError as error:
-        reason = " or ".join(dict.fromkeys(each["msg"] for each in error.errors()))
-        return Finding.error(key, f"{key}={as_yaml(value)}: {reason}; the default is {as_plain_yaml(default)}")
+        reasons = dict.fromkeys(each["msg"].removeprefix("Input ") for each in error.errors())
+        reason = " or ".join(reasons).replace(" or should be a valid ", " or ")
+        reason = reason.replace("Field required", "should have more values")
+        shown = list(value) if isinstance(value, tuple) else value
+        message = f"{key}={as_yaml(shown)}: {reason}; the default is {as_plain_yaml(default)}"
+        return Finding.error(key, message)
     return None
 
 
@@ -263,7 +303,7 @@ def _adapter(hint: Any) -> TypeAdapter[Any]:
 
 
 def _type_of(default: Any) -> Any:
-    """Return the type of a key that is not in the table, from its default."""
+    """Return the type of a key without annotation, from its default."""
     if isinstance(default, bool):
         return bool
     if isinstance(default, (int, float)):
@@ -283,6 +323,7 @@ def _name_finding(config: DictConfig, key: str, value: Any, default: Any) -> Fin
 
 def _names_for(config: DictConfig, key: str) -> Sequence[str]:
     """Return what a key may be; nothing where it is not a name, or one that only another machine knows."""
+    section, _, last = key.rpartition(".")
     if key == "trainer.logger":
         from verl.utils.tracking import Tracking
 
@@ -290,10 +331,31 @@ def _names_for(config: DictConfig, key: str) -> Sequence[str]:
     if key in ("algorithm.adv_estimator", f"{LOSS}.loss_mode"):
         from verl.trainer.ppo.core_algos import ADV_ESTIMATOR_REGISTRY, POLICY_LOSS_REGISTRY
 
-        return sorted(POLICY_LOSS_REGISTRY if key.endswith("loss_mode") else map(str, ADV_ESTIMATOR_REGISTRY))
+        return sorted(POLICY_LOSS_REGISTRY if last == "loss_mode" else map(str, ADV_ESTIMATOR_REGISTRY))
+    if key == "distillation.distillation_loss.loss_mode":
+        from verl.trainer.distillation.losses import DISTILLATION_LOSS_REGISTRY
+
+        return sorted(DISTILLATION_LOSS_REGISTRY)
     place = selected(config, f"{MANAGER}.source"), selected(config, f"{MANAGER}.module.path")
     if key == f"{MANAGER}.name" and (place[0] == "register" or place == ("importlib", OWN_MANAGER)):
         from verl.experimental.reward_loop.reward_manager.registry import REWARD_MANAGER
 
         return sorted(REWARD_MANAGER)
+    if key == f"{TOOLS}.format":
+        from verl.experimental.agent_loop.tool_parser import ToolParser
+
+        return sorted(ToolParser._registry)
+    if last == "lr_scheduler_type":
+        return _SCHEDULES.get(str(selected(config, f"{section}._target_")).rpartition(".")[2], ())
+    if last == "optimizer" and (module := selected(config, f"{section}.optimizer_impl")):
+        return _classes_of(module)
     return next((names for pattern, names in NAMES.items() if fnmatch(key, pattern)), ())
+
+
+def _classes_of(module: Any) -> list[str]:
+    """Return the classes of a module that has optimizers; none where it is not installed here."""
+    try:
+        found = vars(importlib.import_module(module))
+    except Exception:  # an import raises anything
+        return []
+    return sorted(name for name, value in found.items() if isinstance(value, type))

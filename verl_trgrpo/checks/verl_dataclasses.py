@@ -6,14 +6,16 @@ import contextlib
 import io
 import re
 import warnings
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 from hydra.errors import HydraException
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig, OmegaConf, open_dict
 
 from verl_trgrpo.checks.view import RunView
 from verl_trgrpo.common.findings import Finding, messages_of
+from verl_trgrpo.core import TokenWeighting
 from verl_trgrpo.runs.compose import defaults_of, selected
 from verl_trgrpo.runs.keys import ACTOR, LOSS, MODEL, SHAPING
 from verl_trgrpo.verl_plugin.cpu.vllm import provide_vllm_distribution
@@ -26,6 +28,13 @@ _NODES = (
 # The model's dataclass imports what this key names. Only workers need the CPU engine, and it imports vLLM.
 _EXTERNAL_LIB = "actor_rollout_ref.model.external_lib"
 _CPU_ENGINE = "verl_trgrpo.verl_plugin.cpu.private_fsdp_engine"
+# What veRL's worker renames in the options of the reference model before it builds them.
+_REFERENCE_NAMES = {
+    "log_prob_micro_batch_size": "ppo_micro_batch_size",
+    "log_prob_micro_batch_size_per_gpu": "ppo_micro_batch_size_per_gpu",
+    "log_prob_use_dynamic_bsz": "use_dynamic_bsz",
+    "log_prob_max_token_len_per_gpu": "ppo_max_token_len_per_gpu",
+}
 # Sizes for all GPUs together, for which a rule names the keys of today.
 _OLD_SIZES = (
     (ACTOR, "ppo_micro_batch_size"),
@@ -37,7 +46,7 @@ _CONFIG_KEY = re.compile(r"\n\s*full_key: (?P<key>\S+)")
 
 
 def verl_findings(view: RunView) -> list[Finding]:
-    """Build the dataclasses that veRL's driver and workers build, then run ``validate_config`` if all of them can be built.
+    """Build every dataclass that veRL's driver and workers build, then run ``validate_config`` if all of them can be built.
 
     The sections of the run's defaults stand in for those that cannot be built while the sections around them are built.
     """
@@ -67,12 +76,34 @@ def verl_findings(view: RunView) -> list[Finding]:
                 # The default of `shaping=custom` names no shaping either.
                 sound = defaults_of({}) if key == SHAPING else defaults
                 OmegaConf.update(config, key, selected(sound, key), merge=False)
+        if need_reference_policy(config):
+            key = "actor_rollout_ref.ref"
+            findings += [
+                Finding.error(key, _of_reference(found.message)) for found in _build_findings(key, _reference(config))
+            ]
         return findings or _validate_config_findings(config, need_reference_policy(config), has_critic)
 
 
 def _is_local(name: Any) -> bool:
     """Return True for a directory of this machine; veRL would ask a hub for another name while it builds the dataclass."""
     return Path(str(name)).expanduser().is_dir()
+
+
+def _reference(config: DictConfig) -> DictConfig:
+    config = config.copy()
+    ref = config.actor_rollout_ref.ref
+    with open_dict(ref):
+        for old, new in _REFERENCE_NAMES.items():
+            ref[new] = ref.pop(old, None)
+        ref.use_dynamic_bsz = bool(ref.use_dynamic_bsz)
+    return ref
+
+
+def _of_reference(message: str) -> str:
+    """Return veRL's message about the options of an actor with the names that the reference model has for them."""
+    for own, built in _REFERENCE_NAMES.items():
+        message = re.sub(rf"\b(?:actor\.)?{built}\b", f"ref.{own}", message)
+    return message.replace("[actor] ", "")
 
 
 def _build_findings(key: str, node: Any) -> list[Finding]:
@@ -123,9 +154,9 @@ def _reasons(error: BaseException) -> list[str]:
     messages = []
     for message in messages_of(error):
         if found := _UNEXPECTED.search(message):
-            message = (
-                f"{found['class']} has no option {found['name']!r}; remove it, or correct its name; options of "
-                "token weights need a shaping, such as shaping=sigmoid"
-            )
+            fix = "remove it, or correct its name"
+            if found["name"] in {option.name for option in fields(TokenWeighting)}:
+                fix = "it belongs to token weights: add a shaping, such as shaping=sigmoid, or remove it"
+            message = f"{found['class']} has no option {found['name']!r}; {fix}"
         messages.append(f"{message} (at {place['key']})" if place else message)
     return messages

@@ -11,7 +11,7 @@ from tqdm import tqdm
 from verl_trgrpo.runs.health import judge
 from verl_trgrpo.runs.metrics import CUT_OFF, EQUAL_GROUPS, GRAD_NORM, NO_ANSWER, REWARD, WEIGHT, Step
 
-# Shown beside the bar, cut where the terminal ends: label, metric (None: validation accuracy), format.
+# Shown beside the bar, as many as fit: label, metric (None: validation accuracy), format.
 _FIGURES = (
     ("reward", REWARD, "{:.2f}"),
     ("val acc", None, "{:.3f}"),
@@ -25,6 +25,8 @@ _FIGURES = (
 _LATE, _NEVER_LATE = 5.0, 1800.0
 _STARTING = "starting Ray, FSDP2 and vLLM (a minute or two)"
 _BAR = "{desc}{n_fmt}/{total_fmt} |{bar:6}| {elapsed}<{remaining}{postfix}"
+# What the line takes without its figures, for runs of up to 10,000 steps and 100 hours.
+_BAR_WIDTH = 38
 
 
 class RunProgress:
@@ -86,7 +88,7 @@ class RunProgress:
             self._bar.set_description_str("", refresh=False)
         if steps:
             self._bar.n = steps[-1].number
-            self._bar.set_postfix_str(", ".join(self._figures(steps[-1])), refresh=False)
+            self._bar.set_postfix_str(self._fitting(self._figures(steps[-1])), refresh=False)
         self._bar.refresh()
 
     def close(self) -> None:
@@ -107,3 +109,11 @@ class RunProgress:
             for label, metric, form in _FIGURES
         ]
         return [f"{label} {form.format(value)}" for label, form, value in values if value is not None]
+
+    def _fitting(self, figures: Sequence[str]) -> str:
+        """Return as many figures as the terminal has room for beside the bar."""
+        room = (self._bar.format_dict.get("ncols") or 120) - _BAR_WIDTH
+        shown = list(figures)
+        while len(shown) > 1 and len(", ".join(shown)) > room:
+            shown.pop()
+        return ", ".join(shown)

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TextIO
+from typing import Any, TextIO
 
 from verl_trgrpo.checks.check import early_findings
 from verl_trgrpo.checks.resume import loading_findings
@@ -30,8 +30,12 @@ from verl_trgrpo.runs.environment import (
     provenance,
     training_environment,
 )
+from verl_trgrpo.runs.health import judge
 from verl_trgrpo.runs.metrics import MetricsLog, read_record, write_record
 from verl_trgrpo.runs.run_directory import (
+    FIRST_PROMPT,
+    LAST_STEP,
+    SIGNALS,
     TRAINED,
     check_same_run,
     is_finished,
@@ -92,11 +96,15 @@ def run_training(
         raise_invalid(report.messages(Level.ERROR))
         for warning in report.messages(Level.WARNING):
             print(f"warning: {warning}", file=stream, flush=True)
-        return launch(run, report.total_steps, stream, driver.train)
+        return launch(run, report.total_steps, stream, driver.train, report.first_prompt)
 
 
 def launch(
-    run: ComposedRun, total_steps: int | None, stream: TextIO = sys.stderr, start: Start = start_trainer
+    run: ComposedRun,
+    total_steps: int | None,
+    stream: TextIO = sys.stderr,
+    start: Start = start_trainer,
+    first_prompt: dict[str, Any] | None = None,
 ) -> Outcome:
     """Train a run that has been checked, as `run_training` does.
 
@@ -105,6 +113,7 @@ def launch(
         total_steps: its largest possible number of steps; None if unknown.
         stream: receives notes and the progress bar.
         start: see :class:`~verl_trgrpo.launch.process.TrainingProcess`.
+        first_prompt: see :class:`~verl_trgrpo.checks.check.Report`; for ``run.json``.
     """
     log_file = None
     if _is_left(run, total_steps):
@@ -114,7 +123,7 @@ def launch(
                     print(f"note: {note}", file=stream, flush=True)
             if _is_left(run, total_steps):  # another launcher may have trained until it gave up the lock
                 raise_invalid([each.message for each in loading_findings(RunView(run)) if each.level is Level.ERROR])
-                log_file = _train(run, total_steps, stream, claim, start)
+                log_file = _train(run, total_steps, stream, claim, start, first_prompt)
     return Outcome(run.directory, latest_checkpoint(run.directory), log_file)
 
 
@@ -156,7 +165,14 @@ def _claimed(run_dir: Path) -> Iterator[int]:
         yield claim
 
 
-def _train(run: ComposedRun, total_steps: int | None, stream: TextIO, claim: int, start: Start) -> Path:
+def _train(
+    run: ComposedRun,
+    total_steps: int | None,
+    stream: TextIO,
+    claim: int,
+    start: Start,
+    first_prompt: dict[str, Any] | None,
+) -> Path:
     """Run one attempt to its end and return its log file."""
     run_dir = run.directory
     numbers = [int(match[1]) for path in run_dir.iterdir() if (match := _ATTEMPT_FILE.match(path.name))]
@@ -164,7 +180,7 @@ def _train(run: ComposedRun, total_steps: int | None, stream: TextIO, claim: int
     trainer = run.config.trainer
     resumed = {"resume_path": Path(str(trainer.resume_from_path)), "auto": latest_checkpoint(run_dir)}
     checkpoint = resumed.get(trainer.resume_mode)
-    _prepare(run, attempt, stream)
+    _prepare(run, attempt, stream, first_prompt)
     log_file = run_dir / f"train-{attempt}.log"
     metrics_file = (run_dir / f"metrics-{attempt}.jsonl").resolve()
     print(f"log: {log_file}", file=stream, flush=True)
@@ -181,20 +197,34 @@ def _train(run: ComposedRun, total_steps: int | None, stream: TextIO, claim: int
         raise KeyboardInterrupt(next_start(run.config, run_dir)) from interrupt
     finally:
         progress.close()
+        last_step = _record_last_step(run_dir, log, first_step)
     if problem:
         next_time = next_start(run.config, run_dir)
         raise TrainingFailedError(f"{problem}\nAfter fixing this, {next_time}. Full log: {log_file}")
     if not run.config.trainer.val_only:
         write_record(run_dir, read_record(run_dir) | {TRAINED: training_length(run.config, total_steps)})
-        with contextlib.suppress(ValueError):  # a damaged line of metrics
-            last = max([first_step, *(step.number for step in log.read())])
-            if total_steps is not None and last < total_steps:
-                note = f"veRL ended after step {last}, not {total_steps}: it filters long prompts, and stops after total_epochs"
-                print(f"note: {note}", file=stream, flush=True)
+        if last_step is not None and total_steps is not None and last_step < total_steps:
+            note = f"veRL ended after step {last_step}, not {total_steps}: it filters long prompts, and stops after total_epochs"
+            print(f"note: {note}", file=stream, flush=True)
     return log_file
 
 
-def _prepare(run: ComposedRun, attempt: int, stream: TextIO) -> None:
+def _record_last_step(run_dir: Path, log: MetricsLog, first_step: int) -> int | None:
+    """Write the last step that an attempt reached and its signals into ``run.json``; return the step, None if it is not known."""
+    try:
+        steps = log.read()
+        last_step = max([first_step, *(step.number for step in steps)])
+        signals = [
+            {"signal": each.signal.name, "first": each.first, "last": each.last, "stands": each.stands}
+            for each in judge(steps)
+        ]
+        write_record(run_dir, read_record(run_dir) | {LAST_STEP: last_step, SIGNALS: signals})
+    except (ValueError, OSError):  # a damaged line, a full disk: the training's own error matters more
+        return None
+    return last_step
+
+
+def _prepare(run: ComposedRun, attempt: int, stream: TextIO, first_prompt: dict[str, Any] | None) -> None:
     """Move abandoned checkpoints and metrics out of the way, then write ``config.yaml`` and ``run.json``.
 
     The order matters: the new ``config.yaml`` must not vouch for checkpoints that another configuration made.
@@ -206,12 +236,12 @@ def _prepare(run: ComposedRun, attempt: int, stream: TextIO) -> None:
     starts_over = latest_checkpoint(run_dir) is None
     earlier = read_record(run_dir)
     if "arm" in earlier:  # a study keeps its own record
-        record = {key: value for key, value in earlier.items() if key != TRAINED}
+        record = {key: value for key, value in earlier.items() if key not in (TRAINED, LAST_STEP, SIGNALS)}
     else:
         command = ["verl.trainer.main_ppo", *run.arguments]
         record = {"trainer": "verl", "algorithm": run.choices.get("algorithm"), "command": command}
         record |= provenance(Path.cwd())
-    write_record(run_dir, record)
+    write_record(run_dir, record | ({FIRST_PROMPT: first_prompt} if first_prompt else {}))
     if starts_over:
         for path in MetricsLog(run_dir).attempts():  # the curves of a fresh start are its own
             path.rename(path.with_suffix(".jsonl.old"))

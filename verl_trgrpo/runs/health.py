@@ -4,6 +4,11 @@ Bounds come from the definitions of the metrics (not finite, 0) or lie well outs
 show: there entropy is at least 0.007 and at most 4 times its start, the gradient at most 5.3 times its start, abs(ppo_kl) at
 most 0.043, the KL loss at most 0.14, probabilities of rollout and training differ by at most 0.005, responses keep 0.46 of
 their length, 0.56 are cut off, and 0.20 of the tokens are clipped. tests/runs/test_health.py has a case for each row.
+
+Why not a package: rldoctor 0.2.0, the closest one, reads these files without adaptation and finds clipped and truncated
+runs, collapsed entropy and drift; it is silent on values that are not finite, on a learning rate of 0, equal groups, short
+responses, the mismatch of rollout and training, and token weights. The files stay as veRL writes them, so it can be used beside
+this.
 """
 
 from __future__ import annotations

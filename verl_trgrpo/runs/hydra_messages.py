@@ -43,6 +43,10 @@ _MESSAGES = {
 }
 # A key that is unknown to Hydra; it stops at the first one.
 UNKNOWN_KEY = re.compile(r"Could not override '(?P<key>[^']+)'\.\s+To append to your config")
+_OWN_SHAPING = (
+    "; for a shaping of your own write shaping=custom actor_rollout_ref.actor.policy_loss.shaping.name={option}, with its module "
+    "in VERL_USE_EXTERNAL_MODULES"
+)
 # Options by other names.
 _ALIASES = {"gpu": "accelerator", "cuda": "accelerator"}
 
@@ -67,7 +71,9 @@ def unknown_key(key: str, settable: Collection[str]) -> str:
 
 def _hint(names: dict[str, str], configurations: Collection[str]) -> str:
     if "known" in names:
-        return did_you_mean(_ALIASES.get(names["option"], names["option"]), names["known"].split())
+        options = names["known"].split()
+        more = _OWN_SHAPING.format(**names) if names["group"] == "shaping" else ""
+        return did_you_mean(_ALIASES.get(names["option"], names["option"]), options) + more
     if "name" in names:
         hint = did_you_mean(names["name"].partition("/")[0], configurations, "")
         return f"{hint} " if hint else ""

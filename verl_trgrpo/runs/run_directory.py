@@ -19,7 +19,9 @@ from verl_trgrpo.runs.keys import LOSS, MODEL_PATH
 from verl_trgrpo.runs.metrics import OPTIONS_FILE, read_record
 
 CONFIG_FILE = "config.yaml"  # veRL's configuration, which made the checkpoints of the directory
-TRAINED = "trained_for"  # key of run.json: the length that a training was asked for which reached its end
+# Keys of run.json: the length that a training was asked for which reached its end, the last step of any training, the first
+# training prompt as the model sees it, and the signals of runs/health.py.
+TRAINED, LAST_STEP, FIRST_PROMPT, SIGNALS = "trained_for", "last_step", "first_prompt", "signals"
 
 # Keys that may differ between attempts of one run: duration, frequencies, logging, and places on the machine. Contents of
 # checkpoints have a check of their own (checks/resume.py).
