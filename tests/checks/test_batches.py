@@ -1,5 +1,7 @@
 """Sizes that do not divide each other, or the model's attention heads."""
 
+import json
+
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -96,3 +98,45 @@ def test_a_warm_up_that_is_longer_than_the_run_is_a_warning(view):
     assert finding.where == key and finding.level is Level.WARNING and f"{key}=50" in finding.message
     assert batch_findings(view(f"{key}=50", f"{steps}=51")) == batch_findings(view(f"{key}=50")) == []
     assert batch_findings(view(f"{steps}=1")) == []
+
+
+def test_a_warm_up_counts_the_updates_of_each_step(view):
+    mode = ["trainer.v1.trainer_mode=separate_async", "trainer.v1.separate_async.parameter_sync_step=4"]
+    given, steps = [f"{ACTOR}.optim.lr_warmup_steps=50", *mode], "trainer.total_training_steps"
+    assert batch_findings(view(*given, f"{steps}=20")) == [] and len(batch_findings(view(*given, f"{steps}=10"))) == 1
+
+
+TENSOR_PARALLEL, SEQUENCE_PARALLEL = f"{ROLLOUT}.tensor_model_parallel_size", f"{ACTOR}.ulysses_sequence_parallel_size"
+
+
+def split_over_gpus(directory, heads, *overrides):
+    (directory / "config.json").write_text(json.dumps(heads))
+    model, sizes = f"actor_rollout_ref.model.path={directory}", [f"{TENSOR_PARALLEL}=1", "trainer.n_gpus_per_node=24"]
+    run = composed([*SOUND, "data.train_batch_size=96", f"{ACTOR}.ppo_mini_batch_size=96", *sizes, model, *overrides])
+    return [each for each in batch_findings(RunView(run)) if "heads" in each.message]
+
+
+@pytest.mark.parametrize(
+    ("heads", "key", "size"),
+    [
+        ({"num_attention_heads": 14, "num_key_value_heads": 2}, TENSOR_PARALLEL, 4),
+        ({"num_attention_heads": 14, "num_key_value_heads": 2}, SEQUENCE_PARALLEL, 4),
+        ({"text_config": {"num_attention_heads": 14}}, TENSOR_PARALLEL, 4),
+        ({"num_attention_heads": 24, "num_key_value_heads": 8}, TENSOR_PARALLEL, 6),
+    ],
+)
+def test_heads_that_cannot_be_split_are_an_error(tmp_path, heads, key, size):
+    [finding] = split_over_gpus(tmp_path, heads, f"{TENSOR_PARALLEL}=1", f"{key}={size}")
+    assert summary([finding]) == [(key, Level.ERROR)] and f"{key}={size}" in finding.message
+
+
+@pytest.mark.parametrize(
+    ("heads", "size"),
+    [
+        ({"num_attention_heads": 14, "num_key_value_heads": 2}, 2),
+        ({"num_attention_heads": 32, "num_key_value_heads": 4}, 8),
+        ({}, 3),
+    ],
+)
+def test_heads_that_can_be_split_or_are_not_known_are_not(tmp_path, heads, size):
+    assert split_over_gpus(tmp_path, heads, f"{TENSOR_PARALLEL}={size}") == []

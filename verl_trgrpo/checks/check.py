@@ -110,7 +110,8 @@ def _stages() -> dict[str, tuple[Look, ...]]:
     from verl_trgrpo.checks.data_files import data_findings, length_findings
     from verl_trgrpo.checks.machine import machine_findings, own_code_findings
     from verl_trgrpo.checks.resume import resume_findings
-    from verl_trgrpo.checks.rules import LENGTHS, RULES, SIZES, SWITCHES
+    from verl_trgrpo.checks.rules import LENGTHS, RULES, SIZES
+    from verl_trgrpo.checks.switches import SWITCHES
     from verl_trgrpo.checks.tables import rule_findings
     from verl_trgrpo.checks.verl_dataclasses import verl_findings
 

@@ -1,17 +1,17 @@
-"""List settings that need other settings, or have no effect unless another one allows it.
+"""List settings that need other settings, and sizes and lengths that have to fit each other.
 
 Every row was read in the code of veRL 0.9.1: its v1 trainer, workers, FSDP engine and reward loop. tests/checks/test_rules.py
-and test_switches.py have one case for each row of the first two tables.
+has one case for each row of the first table.
 """
 
 from __future__ import annotations
 
 from functools import partial
 
-from verl_trgrpo.checks.tables import Rule, Switch
+from verl_trgrpo.checks.tables import Rule
 from verl_trgrpo.checks.view import OWN_MANAGER, OWN_REWARDS
 from verl_trgrpo.common.findings import Level
-from verl_trgrpo.runs.keys import LOSS, MANAGER_OPTIONS
+from verl_trgrpo.runs.keys import LOSS, MANAGER_OPTIONS, REWARD
 from verl_trgrpo.tasks.answer_form import CUT_OFF
 from verl_trgrpo.tasks.registry import Score
 
@@ -23,13 +23,26 @@ _OF_GROUPS = (
 )  # fmt: skip
 # Parts of this package's rewards; `reward` is veRL's name for the sum.
 _METRICS = ("reward", *Score(0.0, acc=0.0).as_dict(), CUT_OFF, "overlong_reward", "overlong")
-# Estimators that read columns which veRL's v1 trainer does not compute (trainer_base.py, _compute_advantage, 0.9.1).
-_NOT_ON_V1 = ("remax", "gdpo", "optimal_token_baseline", "tir_optimal_token_baseline")
+# What veRL's estimators read and its v1 trainer does not give them (trainer_base.py, _compute_advantage, 0.9.1), and what else to
+# choose.
+_NOT_ON_V1 = {
+    "remax": ("the reward of a greedy response to each prompt", "algorithm=rloo"),
+    "gdpo": ("the parts of the reward", "algorithm=gdpo, this project's"),
+    "optimal_token_baseline": ("the sums of squared probabilities", "algorithm=opo"),
+    "tir_optimal_token_baseline": ("the sums of squared probabilities", "algorithm=opo"),
+}
 # Token weights that depend on p, or on the entropy.
 _WEIGHS_P = "loss.shaping.name not in (None, 'uniform', 'random_subset')"
+_BUFFER = "'group_metrics_buffer' not in (sampler.custom_sampler.path or '')"
+_CALLS_DAPO = "overlong.enable and manager.name == 'dapo'"
 _LONGEST = "reward.reward_kwargs.max_resp_len"
+_SEPARATE = "trainer.v1.trainer_mode == 'separate_async'"
+_HAS_LORA = "(model.lora_rank or 0) > 0"
+# Below it the likeliest token alone is nearly always all that is left.
+_TINY_TOP_P = 0.1
 
 RULES = (
+    _Warning("algorithm.use_pf_ppo", "algorithm.adv_estimator == 'gae'", "has no effect; set it to false"),
     Rule("algorithm.use_pf_ppo", "algorithm.adv_estimator != 'gae'",
          "veRL's v1 trainer gives the advantages of redrawn rows to other responses (veRL issue 7956); set it to false", v1=True),
     _Warning("algorithm.use_kl_in_reward", "not actor.use_kl_loss", "the KL counts twice; set one of them to false"),
@@ -41,9 +54,10 @@ RULES = (
     _Warning("rollout.temperature", "0.6 <= rollout.temperature <= 1.5",
              "token weights take p at this temperature, where constants found near 1 act otherwise (docs/shapings.md); choose "
              "them for it, or sample nearer to 1", asked=_WEIGHS_P),
-    Rule("algorithm.adv_estimator", f"algorithm.adv_estimator not in {_NOT_ON_V1}",
-         "veRL's v1 trainer does not give it what it reads, the first step would fail; use rloo or opo, or trainer.use_v1=false",
-         asked="True", v1=True),
+    *(Rule("algorithm.adv_estimator", "False",
+           f"veRL's v1 trainer does not give it {column}, the first step would fail; use {other}, or trainer.use_v1=false",
+           asked=f"algorithm.adv_estimator == {name!r}", v1=True)
+      for name, (column, other) in _NOT_ON_V1.items()),
     _Warning("loss.loss_mode",
              "not actor.use_dynamic_bsz and actor.ppo_micro_batch_size_per_gpu is not None and "
              "actor.ppo_micro_batch_size_per_gpu * (trainer.n_gpus_per_node * trainer.nnodes // sequence_parallel) "
@@ -71,15 +85,26 @@ RULES = (
       for name in ("rollout_is", "rollout_rs")),
     _Warning("correction.rollout_is", "correction.rollout_is_threshold is not None",
              "has no effect; set the threshold to 2.0, or another bound of the weights"),
+    Rule("correction.rollout_rs",
+         "correction.rollout_rs_threshold is not None or correction.bypass_mode or not rollout.calculate_log_probs",
+         "{correction.rollout_rs_threshold} ends the run at its first step; set that"),
     _Warning("correction.loss_type", "loss.loss_mode == 'bypass_mode'",
              f"veRL's v1 trainer does not read it; set {LOSS}.loss_mode=bypass_mode and {LOSS}.rollout_correction.loss_type "
              "(on the command line with a plus)", asked="correction.loss_type not in (None, 'ppo_clip')", v1=True),
+    Rule("correction.bypass_mode", "rollout.calculate_log_probs",
+         "takes the log-probabilities of the rollout, which does not compute them: the first step fails"),
+    Rule("ray_init.num_gpus", "ray_init.num_gpus >= trainer.n_gpus_per_node * trainer.nnodes",
+         "Ray would have fewer GPUs than these nodes, and veRL fails; raise it, or leave it out and start the nodes with "
+         "`ray start`", asked="ray_init.num_gpus is not None"),
     _Warning("actor.checkpoint.async_save", "actor.strategy == 'megatron'",
              "has no effect, but veRL then does not record which checkpoint is the latest; set it to false", v1=True),
     Rule("trainer.val_only", "trainer.val_before_train", "the run would train instead of validating"),
     Rule("trainer.critic_warmup", "needs_critic",
          "the run has no critic, and the policy would not be updated before that step; set it to 0",
          asked="trainer.critic_warmup > 1"),
+    _Warning("trainer.balance_batch", "trainer.balance_batch",
+             "has no effect, veRL's v1 trainer always balances the tokens of its GPUs and so reorders a batch; remove it",
+             asked="True", v1=True),
     _Warning("validation.do_sample", "validation.temperature > 0",
              "has no effect, validation is greedy; set the temperature to 1.0, or do_sample to false", v1=True),
     _Warning("validation.temperature", "validation.do_sample",
@@ -87,6 +112,8 @@ RULES = (
              "greedy responses", asked="validation.temperature > 0", v1=True),
     _Warning("validation.n", "validation.temperature > 0",
              "all responses to a prompt are equal; set n to 1, or the temperature to 1.0", asked="validation.n > 1", v1=True),
+    _Warning("rollout.do_sample", "False", "has no effect, training samples at {rollout.temperature}; remove it",
+             asked="rollout.do_sample is False", v1=True),
     _Warning("rollout.multi_turn.enable", "may_call_tools",
              "has no effect with {rollout.agent.default_agent_loop} and no row that names another, responses have one turn; set "
              "that to tool_agent", v1=True),
@@ -94,6 +121,8 @@ RULES = (
     Rule("overlong.enable", f"manager.name != 'dapo' or {_LONGEST} is not None",
          f"needs {MANAGER_OPTIONS}.max_resp_len, and veRL's reward workers fail without it; set that (on the command line with "
          "a plus) to {data.max_response_length}"),
+    Rule("overlong.len", f"0 < (overlong.len or 0) and (overlong.len or 0) <= ({_LONGEST} or overlong.len)",
+         "veRL's reward workers fail unless it is at least 1 and at most max_resp_len; correct it", asked=_CALLS_DAPO),
     _Warning(_LONGEST, f"({_LONGEST} or 0) - (overlong.len or 0) < data.max_response_length",
              "max_resp_len - len must be smaller than data.max_response_length, otherwise nothing is penalized; set max_resp_len "
              "to data.max_response_length", asked="overlong.enable"),
@@ -111,121 +140,60 @@ RULES = (
          f"algorithm.filter_groups.metric in {_METRICS} or reward_function.path != {OWN_REWARDS!r} or may_call_tools",
          f"no reward of this package reports it, and veRL fails at the first step; set it to one of {', '.join(_METRICS)}",
          asked="algorithm.filter_groups.enable", v1=True),
+    Rule("algorithm.filter_groups.enable", "reward_model.enable_resource_pool or not reward_model.enable",
+         "needs rewards before a batch is complete", v1=True),
+    _Warning("data.gen_batch_size", "not algorithm.filter_groups.enable",
+             "has no effect, prompts are drawn one by one; remove it", asked="data.gen_batch_size not in (None, 1)", v1=True),
+    Rule("algorithm.filter_groups.enable", f"{_BUFFER} or sampler.sampler_kwargs.filter_groups.enable",
+         "has no effect with {sampler.sampler_kwargs.filter_groups.enable}, from which the replay buffer takes it; make "
+         "sampler_kwargs.filter_groups an interpolation of algorithm.filter_groups"),
+    _Warning("trainer.checkpoint_callback_class", "trainer.checkpoint_callback_class not in (None, '')",
+             "a resumed run would forget what {algorithm.adv_estimator} has learned of past batches; set it as run_defaults.yaml "
+             "does", asked="algorithm.adv_estimator == 'ha_dw'"),
     Rule("trainer.use_v1", "trainer.use_v1 or trainer.save_freq <= 0 or trainer.resume_mode == 'disable'",
          "a run that resumes would forget the history of {algorithm.adv_estimator}, which only veRL's v1 trainer saves; set it "
          "to true, or trainer.resume_mode to disable", asked="algorithm.adv_estimator == 'ha_dw'"),
+    Rule("data.gen_batch_size", "data.train_batch_size % data.gen_batch_size == 0",
+         "with {data.train_batch_size} veRL fails at step 1, it draws whole batches of this size; set it to a divisor",
+         asked="data.gen_batch_size is not None and trainer.v1.trainer_mode == 'sync' and not algorithm.filter_groups.enable",
+         v1=True),
     *(Rule(f"rollout.{name}_length", f"rollout.{name}_length == data.max_{name}_length",
            "with {data.max_" + name + "_length} veRL's rollout cuts at another length than the rest of the run; set that, and "
            "remove this", asked="True")
       for name in ("prompt", "response")),
+    *(Rule(f"rollout.{name}", sensible, "all responses to a prompt are nearly alike, and there is nothing to compare; set it to "
+           f"{off}", asked="True")
+      for name, sensible, off in (("top_k", "rollout.top_k != 1", -1), ("top_p", f"rollout.top_p > {_TINY_TOP_P}", 1.0))),
     *(_Warning(f"rollout.{name}", "False", "responses come from another distribution than the one whose probabilities the loss "
                f"takes, so ratios and token weights are biased; set it to {off} unless you study this", asked=asked)
-      for name, asked, off in (("top_k", "rollout.top_k > 0", -1), ("top_p", "rollout.top_p < 1", 1.0))),
+      for name, asked, off in (("top_k", "rollout.top_k > 1", -1), ("top_p", f"{_TINY_TOP_P} < rollout.top_p < 1", 1.0))),
     # These shapings leave out tokens themselves.
     _Warning("actor.clip_ratio_high", "actor.clip_ratio_high <= 1",
              "a probability may grow {= 1 + actor.clip_ratio_high}-fold before it is clipped; 0.2 to 0.28 is usual",
              asked="actor.clip_ratio_high and loss.loss_mode in ('vanilla', 'tr_grpo') and "
              "loss.shaping.name not in ('cppo', 'ipo_mask')"),
     _Warning("optim.lr", "False", "updates change nothing; raise it", asked="optim.lr == 0"),
+    _Warning("optim.lr_warmup_steps_ratio", "optim.lr_warmup_steps_ratio < 1",
+             "the warm-up takes the whole run, so {optim.lr} is never reached; lower it",
+             asked="(optim.lr_warmup_steps or -1) < 0"),
     _Warning("engine.model_dtype", "optim.lr > 1e-5", "with {optim.lr} most updates are smaller than the spacing of bfloat16 "
              "weights, and are lost; set it to fp32", asked="engine.model_dtype in ('bf16', 'bfloat16')"),
-)  # fmt: skip
-
-# Estimators that take no standard deviation, or always the same one, and those that do not discount.
-_WITHOUT_STD = (
-    "gae", "remax", "rloo", "rloo_vectorized", "opo", "gpg", "reinforce_plus_plus", "reinforce_plus_plus_baseline",
-    "optimal_token_baseline", "tir_optimal_token_baseline", "reinforce_rej", "w_reinforce",
-)  # fmt: skip
-_WITHOUT_DISCOUNT = (
-    "grpo", "grpo_vectorized", "grpo_passk", "gdpo", "remax", "rloo", "rloo_vectorized", "opo", "gpg",
-    "reinforce_plus_plus_baseline", "optimal_token_baseline", "tir_optimal_token_baseline", "tr_grpo", "reinforce_rej", "ha_dw",
-    "w_reinforce",
-)  # fmt: skip
-# Losses without a clip range, and those with one that do not clip a second time.
-_WITHOUT_CLIP = ("gpg", "kl_cov", "dro", "sapo")
-_WITHOUT_DUAL_CLIP = (*_WITHOUT_CLIP, "gspo", "clip_cov", "geo_mean", "cispo")
-_HAS_LORA = "(model.lora_rank or 0) > 0 or (model.lora.rank or 0) > 0 or model.lora_adapter_path is not None"
-_VALIDATES = "(trainer.test_freq > 0 or trainer.val_before_train)"
-_SEPARATE = "trainer.v1.trainer_mode == 'separate_async'"
-_SAVED = "trainer.max_actor_ckpt_to_keep trainer.default_hdfs_dir actor.checkpoint.save_contents"
-
-SWITCHES = (
-    Switch("critic.* trainer.max_critic_ckpt_to_keep", "needs_critic",
-           "the run has no critic with {critic.enable} and {algorithm.adv_estimator}; remove it, or set critic.enable=true"),
-    Switch("algorithm.kl_ctrl.horizon algorithm.kl_ctrl.target_kl",
-           "algorithm.kl_ctrl.type == 'adaptive' or not algorithm.use_kl_in_reward"),
-    Switch("actor.kl_loss_coef actor.kl_loss_type", "actor.use_kl_loss", off=(0,)),
-    # A recipe may say where a reference model is kept for those algorithms that have one.
-    Switch("ref.*", "actor.use_kl_loss or algorithm.use_kl_in_reward",
-           "the run has no reference model; remove it, or set one of them to true", without="*.strategy *.fsdp_config.*"),
-    Switch("algorithm.gamma algorithm.lam", f"algorithm.adv_estimator not in {_WITHOUT_DISCOUNT}",
-           "which does not discount"),
-    Switch("algorithm.w_reinforce.*", "algorithm.adv_estimator == 'w_reinforce'"),
-    Switch("algorithm.ha_dw.*", "algorithm.adv_estimator == 'ha_dw'"),
-    Switch("algorithm.norm_adv_by_std_in_grpo", f"algorithm.adv_estimator not in {_WITHOUT_STD}"),
-    Switch("correction.rollout_is_*", "correction.rollout_is is not None", "; remove it, or set that to token or sequence"),
-    Switch("correction.rollout_rs_threshold", "correction.rollout_rs is not None", "; remove it, or set that"),
-    Switch("actor.clip_ratio", "actor.clip_ratio_low is None or actor.clip_ratio_high is None",
-           "they are used; set those"),
-    Switch("actor.clip_ratio_low actor.clip_ratio_high", f"loss.loss_mode not in {_WITHOUT_CLIP}", "which does not clip"),
-    Switch("actor.clip_ratio_c", f"loss.loss_mode not in {_WITHOUT_DUAL_CLIP}", "which has no dual clip"),
-    Switch("loss.rollout_correction.*", "loss.loss_mode == 'bypass_mode'"),
-    Switch("actor.loss_scale_factor", "actor.loss_agg_mode == 'seq-mean-token-sum-norm'"),
-    Switch("loss.clip_cov_*", "loss.loss_mode == 'clip_cov'"),
-    Switch("loss.kl_cov_ratio loss.ppo_kl_coef", "loss.loss_mode == 'kl_cov'"),
-    Switch("loss.dro_beta", "loss.loss_mode == 'dro'"),
-    Switch("actor.tau_pos actor.tau_neg", "loss.loss_mode == 'sapo'"),
-    Switch("actor.ppo_micro_batch_size_per_gpu rollout.log_prob_micro_batch_size_per_gpu", "not actor.use_dynamic_bsz",
-           "micro-batches are cut by tokens; remove it, or set ppo_max_token_len_per_gpu"),
-    Switch("actor.ppo_max_token_len_per_gpu rollout.log_prob_max_token_len_per_gpu", "actor.use_dynamic_bsz"),
-    Switch("optim.total_training_steps critic.optim.total_training_steps", "False",
-           "the trainer writes its own number of steps there; set trainer.total_training_steps"),
-    Switch("optim.lr_warmup_steps_ratio", "(optim.lr_warmup_steps or 0) <= 0", "that is used; remove one of them"),
-    Switch("engine.offload_policy", "actor.strategy != 'fsdp'", "; set that to fsdp2, or param_offload=true"),
-    Switch("engine.strategy", "engine.strategy == actor.strategy", "{actor.strategy} replaces it; set that", without=""),
-    Switch("actor.use_torch_compile", "engine.use_torch_compile == actor.use_torch_compile",
-           "the engine reads {engine.use_torch_compile}; set that"),
-    Switch("actor.use_remove_padding", "model.use_remove_padding == actor.use_remove_padding",
-           "{model.use_remove_padding} replaces it; set that"),
-    Switch("actor.use_fused_kernels", "model.use_fused_kernels == actor.use_fused_kernels",
-           "{model.use_fused_kernels} replaces it; set that"),
-    Switch("actor.entropy_from_logits_chunk_size engine.entropy_from_logits_chunk_size",
-           "engine.entropy_from_logits_with_chunking"),
-    Switch("engine.param_offload engine.optimizer_offload", "actor.strategy != 'fsdp2' or not engine.offload_policy",
-           "which moves both; remove it"),
-    Switch("rollout.layered_summon model.lora_alpha model.target_modules model.exclude_modules model.lora.*",
-           _HAS_LORA, "{model.lora_rank} is no LoRA adapter; remove it, or set that to the rank of one"),
-    Switch("rollout.n_gpus_per_node rollout.nnodes", _SEPARATE,
-           "responses are sampled on the GPUs of the trainer; remove it"),
-    Switch("rollout.checkpoint_engine.backend", _SEPARATE, "weights go through shared memory; remove it"),
-    Switch("validation.top_p validation.top_k", "validation.temperature > 0",
-           "validation is greedy; remove it, or set that to 1.0"),
-    Switch("rollout.custom.search.*", "may_search",
-           "no response searches with {rollout.agent.default_agent_loop} and these rows; remove it, or set agent=search_tags"),
-    Switch("reward_function.name reward_function.reward_kwargs.*", "reward_function.path not in (None, '')",
-           "; set that to the file of the function"),
-    Switch("manager.module.path", "manager.source == 'importlib'", off=(None,)),
-    Switch("data.truncation", "False", "with {data.filter_overlong_prompts} veRL leaves out prompts that are too long if that "
-           "is true, and else cuts them from the left; remove it", off=("left",)),
-    Switch("data.seed", "data.shuffle", "prompts keep the order of the files"),
-    Switch(_SAVED, "trainer.save_freq > 0", "no checkpoint is saved; remove it, or set that to a number of steps"),
-    Switch("actor.checkpoint.load_contents trainer.del_local_ckpt_after_load", "trainer.resume_mode != 'disable'",
-           "nothing is loaded"),
-    Switch("validation.* data.val_max_samples data.val_batch_size trainer.validation_data_dir trainer.log_val_generations",
-           _VALIDATES, "the run does not validate; set one of them"),
-    Switch("global_profiler.* *.profiler.*", "global_profiler.steps is not None",
-           "nothing is profiled; remove it, or set that to a list of steps", without=""),
-    Switch("trainer.resume_from_path", "trainer.resume_mode == 'resume_path'"),
-    Switch("trainer.v1.separate_async.*", _SEPARATE),
-    Switch("rollout.do_sample", "False", "training samples at {rollout.temperature}; remove it"),
-    Switch("algorithm.kl_ctrl.* algorithm.kl_penalty", "algorithm.use_kl_in_reward", off=(0,)),
-    Switch("overlong.* reward.reward_kwargs.max_resp_len", "overlong.enable"),
-    Switch("algorithm.pf_ppo.*", "algorithm.use_pf_ppo"),
-    Switch("model.fused_kernel_options.*", "model.use_fused_kernels"),
-    *(Switch(f"{section}.*", f"{section}.enable") for section in (
-        "algorithm.filter_groups", "engine.qat", "model.mtp", "reward_model", "rollout.prometheus", "skip.rollout_tq")),
-    *(Switch(f"{section}.*", f"{section}.enabled") for section in (
-        "distillation", "model.tiled_mlp", "rollout.disaggregation")),
+    Rule("algorithm.kl_ctrl.horizon", "algorithm.kl_ctrl.horizon > 0", "it adapts within that many steps; set it to 10000",
+         asked="algorithm.use_kl_in_reward and algorithm.kl_ctrl.type == 'adaptive'"),
+    Rule("reward_model.enable", "reward_model.model_path not in (None, '')", "there is no model to load; set model_path, or "
+         f"{REWARD}.path to a function"),
+    Rule("model.lora_alpha", "model.lora_alpha != 0", "the adapter is multiplied by 0 and learns nothing; set it to lora_rank or "
+         "twice that", asked=_HAS_LORA),
+    Rule("trainer.v1.trainer_mode",
+         "data.train_batch_size == trainer.v1.separate_async.parameter_sync_step * actor.ppo_mini_batch_size",
+         "veRL takes {data.train_batch_size} only if it is {trainer.v1.separate_async.parameter_sync_step} times "
+         "{actor.ppo_mini_batch_size}; correct one of them", asked=_SEPARATE, v1=True),
+    Rule("rollout.nnodes", "rollout.nnodes > 0 and rollout.n_gpus_per_node > 0",
+         "a rollout of its own needs GPUs of its own; set both to 1 or more", asked=_SEPARATE, v1=True),
+    Rule("rollout.checkpoint_engine.backend", "rollout.checkpoint_engine.backend != 'naive'",
+         "weights cannot reach the GPUs of a rollout of its own through it; set it to nccl", asked=_SEPARATE, v1=True),
+    Rule("reward_model.enable_resource_pool", "reward_model.enable_resource_pool",
+         "a rollout of its own never leaves GPUs to the reward model", asked=f"{_SEPARATE} and reward_model.enable", v1=True),
 )  # fmt: skip
 
 # How a step is split into updates, micro-batches and GPUs, some of which veRL meets at step 1.
@@ -239,6 +207,7 @@ _STEP = (
     "-(-data.train_batch_size // actor.ppo_mini_batch_size) * actor.ppo_mini_batch_size * rollout.n // data_parallel"
 )
 _REFERENCE = "(actor.use_kl_loss or algorithm.use_kl_in_reward) and not ref.log_prob_use_dynamic_bsz"
+_HEADS, _GROUPS = "decoder['num_attention_heads']", "decoder['num_key_value_heads']"
 
 SIZES = (
     Rule("data.train_batch_size", "rows is None or rows >= data.train_batch_size",
@@ -269,13 +238,20 @@ SIZES = (
           ("rollout.log_prob_micro_batch_size_per_gpu", _STEP, "not rollout.log_prob_use_dynamic_bsz"),
           ("actor.ppo_micro_batch_size_per_gpu", _UPDATE, "not actor.use_dynamic_bsz"),
           ("ref.log_prob_micro_batch_size_per_gpu", _STEP, _REFERENCE))),
-    _Warning("optim.lr_warmup_steps", "steps is None or optim.lr_warmup_steps < steps",
-             "the run has {= steps} steps, so {optim.lr} is never reached; lower it",
-             asked="optim.lr_warmup_steps and trainer.v1.trainer_mode != 'separate_async'"),
+    *(Rule(key, f"{_HEADS} % {size} == 0 and (not {_GROUPS} or {_GROUPS} % {size} == 0 or {size} % {_GROUPS} == 0)",
+           "{= " + size + "} GPUs cannot share {= " + _HEADS + "} attention heads with {= " + _GROUPS + " or 'as many'} "
+           "key-value heads: it has to divide both, or to be a multiple of the latter; choose a divisor",
+           asked=f"{_HEADS} and {_KNOWN}")
+      for key, size in (("rollout.tensor_model_parallel_size", "rollout.tensor_model_parallel_size"),
+                        ("actor.ulysses_sequence_parallel_size", "sequence_parallel"))),
+    _Warning("optim.lr_warmup_steps", "updates is None or optim.lr_warmup_steps < updates",
+             "the run has {= updates} steps, so {optim.lr} is never reached; lower it"),
 )  # fmt: skip
 
 # Lengths against the model, the micro-batches and each other.
-_CONTEXT = "decoder['max_position_embeddings']"
+_CONTEXT, _VOCABULARY = "decoder['max_position_embeddings']", "decoder['vocab_size']"
+# Bytes of logits and their gradients, both in bfloat16, for each token; they may take most of a GPU with 80 GB.
+_BYTES, _MOST_BYTES = f"{_VOCABULARY} * 2 * 2", 60 * 2**30
 
 LENGTHS = (
     Rule("rollout.max_model_len", "longest <= rollout.max_model_len",
@@ -283,10 +259,21 @@ LENGTHS = (
          "set it to {= longest}"),
     Rule("data.max_response_length", f"not {_CONTEXT} or longest <= {_CONTEXT}",
          "with {data.max_prompt_length} more than the model's max_position_embeddings={= " + _CONTEXT + "}; shorten one of them"),
+    Rule("rollout.max_model_len", f"not {_CONTEXT} or rollout.max_model_len <= {_CONTEXT}",
+         "more than the model's max_position_embeddings={= " + _CONTEXT + "}; set it to at most that, {= longest} is enough"),
     *(Rule(f"{key}_max_token_len_per_gpu", f"{key}_max_token_len_per_gpu * sequence_parallel >= longest",
            "times sequence parallel {= sequence_parallel} does not hold one sequence of {= longest} tokens (prompt plus "
            "response); set it to {= -(-longest // sequence_parallel)} or more", asked=used)
       for key, used in (
           ("actor.ppo", "actor.use_dynamic_bsz"), ("rollout.log_prob", "rollout.log_prob_use_dynamic_bsz"),
           ("ref.log_prob", "ref.log_prob_use_dynamic_bsz and (actor.use_kl_loss or algorithm.use_kl_in_reward)"))),
+    *(Rule(key, f"not {_VOCABULARY} or {tokens} * {_BYTES} <= {_MOST_BYTES}",
+           "the logits of up to {= " + tokens + "} tokens and their gradients take "
+           "{= " + f"{tokens} * {_BYTES} // 2**30" + "} GiB with a vocabulary of {= " + _VOCABULARY + "}; lower it, or set "
+           "actor_rollout_ref.model.use_fused_kernels=true",
+           level=Level.WARNING, asked=f"{key} and {used} and actor.strategy != 'megatron' and not model.use_fused_kernels")
+      for key, tokens, used in (
+          ("actor.ppo_max_token_len_per_gpu", "actor.ppo_max_token_len_per_gpu", "actor.use_dynamic_bsz"),
+          ("actor.ppo_micro_batch_size_per_gpu",
+           "(actor.ppo_micro_batch_size_per_gpu * longest // sequence_parallel)", "not actor.use_dynamic_bsz"))),
 )  # fmt: skip

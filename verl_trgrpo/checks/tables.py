@@ -31,8 +31,8 @@ SECTIONS = {
 }  # fmt: skip
 # What a condition may ask of the view of a run beside its settings.
 FACTS = (
-    "data_parallel", "decoder", "gpus", "longest", "may_call_tools", "may_search", "needs_critic", "rows", "sequence_parallel",
-    "steps", "steps_of_epochs",
+    "data_parallel", "decoder", "gpus", "loggers", "longest", "may_call_tools", "may_search", "needs_critic", "rows",
+    "sequence_parallel", "steps_of_epochs", "updates",
 )  # fmt: skip
 # Settings that a message shows, at most.
 _SHOWN = 4

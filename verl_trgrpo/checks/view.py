@@ -17,7 +17,7 @@ from verl_trgrpo.common.text import as_plain_yaml
 from verl_trgrpo.data.prompts import SINGLE_TURN, RolloutPrompts, default_agent_of
 from verl_trgrpo.data.rows import UnreadableError
 from verl_trgrpo.data.verl_files import DataFile, open_as_verl
-from verl_trgrpo.runs.compose import ComposedRun, changed_values, selected
+from verl_trgrpo.runs.compose import ComposedRun, changed_values, loggers_of, selected
 from verl_trgrpo.runs.keys import ACTOR, MODEL, MODEL_PATH
 from verl_trgrpo.runs.run_directory import is_finished
 from verl_trgrpo.tasks.search_qa.search_options import SEARCH_AGENT
@@ -69,6 +69,11 @@ class RunView:
     def changed(self) -> dict[str, Any]:
         """Return the settings that differ from their defaults; see :func:`~verl_trgrpo.runs.compose.changed_values`."""
         return changed_values(self.config, self.defaults)
+
+    @property
+    def loggers(self) -> frozenset[str]:
+        """Return the names of the loggers."""
+        return frozenset(loggers_of(self.config))
 
     @property
     def needs_critic(self) -> bool:
@@ -153,6 +158,12 @@ class RunView:
         """Return the steps of the run, at most: those asked for or those of all epochs; None where neither is known."""
         asked = self.config.trainer.total_training_steps
         return min((steps for steps in (asked, self.steps_of_epochs) if steps is not None), default=None)
+
+    @property
+    def updates(self) -> int | None:
+        """Return the steps of the learning rate: of each step one, or the updates until a separate rollout gets the weights."""
+        between = self[f"trainer.v1.{self['trainer.v1.trainer_mode']}.parameter_sync_step"] or 1
+        return None if self.steps is None else self.steps * between
 
     @property
     def finished(self) -> bool:
