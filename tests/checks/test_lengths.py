@@ -10,7 +10,7 @@ from tests.checks.validation import summary
 from tests.conftest import composed
 from tests.data.checked_files import user, write
 from verl_trgrpo.checks import data_files
-from verl_trgrpo.checks.data_files import length_findings
+from verl_trgrpo.checks.data_files import first_prompt, length_findings
 from verl_trgrpo.checks.rules import LENGTHS
 from verl_trgrpo.checks.tables import rule_findings
 from verl_trgrpo.checks.view import RunView
@@ -27,6 +27,10 @@ def findings(*overrides, source="trgrpo_trainer"):
     return [*rule_findings(view, LENGTHS), *length_findings(view)]
 
 
+def shown_prompt(*overrides):
+    return first_prompt(RunView(composed(overrides)))
+
+
 def test_lengths_that_do_not_fit_are_errors_at_once():
     longest = json.loads((Path(CHECKPOINT) / "config.json").read_text())["max_position_embeddings"]
     tokens = [
@@ -40,9 +44,29 @@ def test_lengths_that_do_not_fit_are_errors_at_once():
     ]  # fmt: skip
     found = [finding for finding in findings(*overrides) if finding.level is Level.ERROR]
     limit = f"{ROLLOUT}.max_model_len"
-    assert [finding.where for finding in found] == [limit, "data.max_response_length", *tokens]
-    for finding, part in zip(found, ("8592", str(longest), "8592", "8592", "8592"), strict=True):
+    assert [finding.where for finding in found] == [limit, "data.max_response_length", limit, *tokens]
+    for finding, part in zip(found, ("8592", str(longest), str(longest), "8592", "8592", "8592"), strict=True):
         assert part in finding.message, finding.message
+
+
+@pytest.mark.parametrize(
+    ("size", "overrides"),
+    [
+        ("ppo_micro_batch_size_per_gpu=8", [f"{ACTOR}.use_dynamic_bsz=false"]),
+        ("ppo_max_token_len_per_gpu=140000", [f"{ACTOR}.use_dynamic_bsz=true"]),
+    ],
+)
+def test_logits_that_no_gpu_holds_are_a_warning(tmp_path, size, overrides):
+    (tmp_path / "config.json").write_text(json.dumps({"vocab_size": 151_936, "max_position_embeddings": 32768}))
+    given = [f"actor_rollout_ref.model.path={tmp_path}", f"{LIMIT}=256", "data.max_response_length=16384", *overrides]
+    key, _, value = size.partition("=")
+    sized = [*given, f"{ACTOR}.{size}"]
+    [finding] = [each for each in findings(*sized) if each.where == f"{ACTOR}.{key}" and each.level is Level.WARNING]
+    assert finding.message.startswith(f"{ACTOR}.{key}={value}") and "151936" in finding.message
+    for smaller in (f"{ACTOR}.{key}={int(value) // 4}", "actor_rollout_ref.model.use_fused_kernels=true"):
+        assert not [
+            each for each in findings(*sized, smaller) if each.where.endswith(key) and each.level is Level.WARNING
+        ]
 
 
 def test_searches_that_do_not_fit_are_a_warning_and_unknown_options_an_error():
@@ -117,6 +141,9 @@ def test_files_of_one_key_are_one_data_set(tmp_path, prompts):
 def test_without_a_tokenizer_prompts_are_not_checked(prompts):
     model = "actor_rollout_ref.model.path=some/model"
     assert summary(prompts([3, 300], model, FILTER)) == [(LIMIT, Level.NOT_CHECKED)]
+    assert summary(prompts([3, 300], model, NO_FILTER)) == [
+        (LIMIT, Level.NOT_CHECKED), ("data.filter_overlong_prompts", Level.WARNING),
+    ]  # fmt: skip
 
 
 OWN = (
@@ -166,9 +193,11 @@ def test_a_tokenizer_of_its_own_counts(prompts, tmp_path):
         ({"agent_name": "own"}, [NO_FILTER], "own"),
     ],
 )
-def test_prompts_that_are_rendered_elsewhere_are_not_compared(prompts, column, overrides, part):
+def test_prompts_that_are_rendered_elsewhere_are_not_compared(prompts, tmp_path, column, overrides, part):
     found = prompts([chat(300, **column)], *overrides)
     assert {*summary(found)} == {(LIMIT, Level.NOT_CHECKED)} and part in found[0].message
+    if "images" in column:
+        assert shown_prompt(MODEL, f"data.train_files={tmp_path}/data.parquet") is None
 
 
 def test_messages_of_several_parts_are_left_to_the_template(prompts):
@@ -183,3 +212,11 @@ def test_a_prompt_that_the_template_refuses_is_named(prompts, tmp_path):
     found = prompts([3], template, FILTER)
     assert summary(found) == [("data.train_files", Level.ERROR), ("data.val_files", Level.ERROR)]
     assert f"{tmp_path}/data.parquet row 0" in found[0].message
+
+
+def test_the_first_prompt_is_what_the_model_sees(tmp_path):
+    write(tmp_path / "data.parquet", [chat(1)])
+    shown = shown_prompt(MODEL, f"data.train_files={tmp_path}/data.parquet", OWN, THINKING)
+    assert (shown["agent"], shown["row"]) == ("single_turn_agent", 0)
+    assert shown["text"].startswith("Alice") and shown["text"].endswith("x" * 40) and shown["tokens"] > 0
+    assert shown_prompt(MODEL, "data.train_files=none.parquet") is None
