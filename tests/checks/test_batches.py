@@ -8,7 +8,8 @@ import pytest
 
 from tests.checks.validation import summary
 from tests.conftest import composed
-from verl_trgrpo.checks.batches import batch_findings
+from verl_trgrpo.checks.rules import SIZES
+from verl_trgrpo.checks.tables import rule_findings
 from verl_trgrpo.checks.view import RunView
 from verl_trgrpo.common.findings import Level
 
@@ -21,6 +22,10 @@ SOUND = [
     f"{REF}.log_prob_micro_batch_size_per_gpu=8", f"{REF}.log_prob_use_dynamic_bsz=false",
     f"{ROLLOUT}.tensor_model_parallel_size=2",
 ]  # fmt: skip
+
+
+def batch_findings(view):
+    return rule_findings(view, SIZES)
 
 
 @pytest.fixture

@@ -28,6 +28,7 @@ def test_everything_that_is_named_must_exist(sound_run):
         f"{MODEL}.path": "runs/kk/grpo/global_step_3", f"{MODEL}.tokenizer_path": "/no/such",
         "trainer.v1.sampler.custom_sampler.path": "pkg://no.such", "data.custom_cls.path": "nope.py",
         "reward.custom_reward_function.path": "nope.py", "data.train_files": ".", "critic.model.path": "./models/none",
+        "trainer.default_local_dir": __file__,
     }  # fmt: skip
     more = ["trainer.resume_mode=resume_path", "data.val_files=[]", "algorithm.adv_estimator=gae"]
     view = view_of(sound_run, *more, *(f"{key}={value}" for key, value in wrong.items()))

@@ -9,8 +9,10 @@ import pytest
 from tests.checks.validation import summary
 from tests.conftest import composed
 from tests.data.checked_files import user, write
-from verl_trgrpo.checks import lengths
-from verl_trgrpo.checks.lengths import first_prompt, length_findings
+from verl_trgrpo.checks import data_files
+from verl_trgrpo.checks.data_files import first_prompt, length_findings
+from verl_trgrpo.checks.rules import LENGTHS
+from verl_trgrpo.checks.tables import rule_findings
 from verl_trgrpo.checks.view import RunView
 from verl_trgrpo.common.findings import Level
 from verl_trgrpo.demos.puzzles import CHECKPOINT
@@ -21,7 +23,8 @@ FILTER, NO_FILTER = "data.filter_overlong_prompts=true", "data.filter_overlong_p
 
 
 def findings(*overrides, source="trgrpo_trainer"):
-    return length_findings(RunView(composed(overrides, source)))
+    view = RunView(composed(overrides, source))
+    return [*rule_findings(view, LENGTHS), *length_findings(view)]
 
 
 def shown_prompt(*overrides):
@@ -112,7 +115,7 @@ def test_prompts_that_fit(prompts):
     ],
 )
 def test_prompts_that_do_not(prompts, words, overrides, level, part, monkeypatch):
-    monkeypatch.setattr(lengths, "_MOST", 40)
+    monkeypatch.setattr(data_files, "_MOST", 40)
     found = prompts(words, *overrides)
     assert summary(found) == [(LIMIT, level)] * 2 and all(part in finding.message for finding in found)
 

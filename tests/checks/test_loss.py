@@ -4,8 +4,7 @@ import pytest
 
 from tests.checks.validation import summary
 from tests.conftest import composed
-from verl_trgrpo.checks.algorithm_drift import drift_findings
-from verl_trgrpo.checks.loss import loss_findings
+from verl_trgrpo.checks.algorithm import drift_findings, loss_findings
 from verl_trgrpo.checks.view import RunView
 from verl_trgrpo.common.findings import Level
 

@@ -6,20 +6,20 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import composed
-from verl_trgrpo.checks import own_code
+from verl_trgrpo.checks import machine
 from verl_trgrpo.checks.view import RunView
 from verl_trgrpo.common.findings import Level
 
 
 def finding(path, *more):
     overrides = [f"reward.custom_reward_function.path={path}", *more]
-    [found] = own_code.own_code_findings(RunView(composed(overrides, platform="cpu")))
+    [found] = machine.own_code_findings(RunView(composed(overrides, platform="cpu")))
     return found
 
 
 @pytest.fixture(autouse=True)
 def any_machine_is_fast_enough(monkeypatch):
-    monkeypatch.setattr(own_code, "_SECONDS", 3600.0)
+    monkeypatch.setattr(machine, "_SECONDS", 3600.0)
 
 
 @pytest.fixture
@@ -40,8 +40,8 @@ def load_extern_object(module_path, object_name):
     return scope[object_name]
 """
     line = "from verl.utils.import_utils import load_extern_object\n"
-    assert line in own_code.PROGRAM
-    monkeypatch.setattr(own_code, "PROGRAM", own_code.PROGRAM.replace(line, loader))
+    assert line in machine.PROGRAM
+    monkeypatch.setattr(machine, "PROGRAM", machine.PROGRAM.replace(line, loader))
 
 
 @pytest.mark.parametrize(
@@ -90,7 +90,7 @@ def test_classes_that_a_run_names_are_loaded(tmp_path, monkeypatch, without_verl
         f"{agent}.agent.agent_loop_config_path=loops.yaml", f"{agent}.agent.default_agent_loop=mine",
         f"{agent}.multi_turn.tool_config_path=tools.yaml",
     ]  # fmt: skip
-    found = own_code.own_code_findings(RunView(composed(overrides)))
+    found = machine.own_code_findings(RunView(composed(overrides)))
     assert {each.where: each.level for each in found} == {
         "data.custom_cls.path": Level.ERROR,
         f"{agent}.agent.agent_loop_config_path": Level.ERROR,
@@ -102,7 +102,7 @@ def test_classes_that_a_run_names_are_loaded(tmp_path, monkeypatch, without_verl
 def test_an_option_that_no_reward_has_is_an_error():
     options = "+reward.custom_reward_function.reward_kwargs"
     run = composed([f"{options}={{default_reward: math, default_rewrd: kk, overlong_buffer_cfg: {{len: 3}}}}"])
-    found = own_code.own_code_findings(RunView(run))
+    found = machine.own_code_findings(RunView(run))
     assert [finding.where.rpartition(".")[2] for finding in found] == ["default_rewrd", "overlong_buffer_cfg"]
     assert "default_reward?" in found[0].message and "reward.reward_kwargs.overlong_buffer_cfg" in found[1].message
 

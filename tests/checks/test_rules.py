@@ -131,6 +131,7 @@ RIGHT = (
     ["trainer.val_only=true"],
     ["trainer.critic_warmup=20", "algorithm.adv_estimator=gae"],
     ["trainer.balance_batch=false", "trainer.use_v1=false"],
+    ["algorithm.adv_estimator=remax", "trainer.use_v1=false"],
     [f"{VALIDATION}={{do_sample: true, temperature: 0.6, n: 4}}"],
     [f"{ROLLOUT}.multi_turn.enable=true", f"{ROLLOUT}.agent.default_agent_loop=tool_agent"],
     [f"{ROLLOUT}.multi_turn.enable=true", "data.train_files=/no/such/file.parquet"],

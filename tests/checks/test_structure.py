@@ -7,7 +7,7 @@ from omegaconf import OmegaConf
 
 from tests.checks.validation import summary
 from tests.conftest import composed
-from verl_trgrpo.checks.structure import key_findings, section_findings
+from verl_trgrpo.checks.settings import key_findings, section_findings
 from verl_trgrpo.checks.view import RunView
 from verl_trgrpo.common.findings import InvalidInputError, Level
 from verl_trgrpo.runs.compose import compose

@@ -6,7 +6,7 @@ import pytest
 
 from tests.conftest import composed
 from verl_trgrpo.checks.switches import SWITCHES
-from verl_trgrpo.checks.tables import switch_findings
+from verl_trgrpo.checks.tables import rule_findings
 from verl_trgrpo.checks.view import RunView
 from verl_trgrpo.common.findings import Level
 from verl_trgrpo.runs.compose import DEFAULT_CONFIG, changed_values
@@ -23,7 +23,6 @@ CASES = (
     (f"{ACTOR}.kl_loss_coef=0.1", [f"{ACTOR}.use_kl_loss=true"]),
     ("actor_rollout_ref.ref.log_prob_max_token_len_per_gpu=9000", ["algorithm.use_kl_in_reward=true"]),
     ("algorithm.pf_ppo.weight_pow=3", ["algorithm.use_pf_ppo=true"]),
-    ("algorithm.filter_groups.metric=acc", ["algorithm.filter_groups.enable=true"]),
     ("algorithm.gamma=0.95", ["algorithm.adv_estimator=gae"]),
     ("algorithm.lam=0.95", ["algorithm.adv_estimator=gae"]),
     ("+algorithm.w_reinforce.positive=0.2", ["algorithm.adv_estimator=w_reinforce"]),
@@ -62,10 +61,7 @@ CASES = (
     (f"{ACTOR}.fsdp_config.param_offload=true", [f"{ACTOR}.fsdp_config.offload_policy=false"]),
     (f"{MODEL}.lora_alpha=32", [f"{MODEL}.lora_rank=8"]),
     (f"{MODEL}.fused_kernel_options.impl_backend=triton", [f"{MODEL}.use_fused_kernels=true"]),
-    (f"{MODEL}.tiled_mlp.num_shards=8", [f"{MODEL}.tiled_mlp.enabled=true"]),
-    (f"{MODEL}.mtp.num_speculative_tokens=3", [f"{MODEL}.mtp.enable=true"]),
     (f"{ACTOR}.fsdp_config.turbo_config.distributed.fsdp_plan.param_dtype=fp32", [f"{ACTOR}.strategy=fsdp_turbo"]),
-    (f"{ACTOR}.fsdp_config.qat.group_size=32", [f"{ACTOR}.fsdp_config.qat.enable=true"]),
     (f"{ACTOR}.qat.enable=true", None),
     (f"{ROLLOUT}.cudagraph_capture_sizes=[1]", [f"{ROLLOUT}.enforce_eager=false"]),
     (f"{ROLLOUT}.quantization_config_file=x.json", [f"{ROLLOUT}.quantization=fp8"]),
@@ -73,10 +69,7 @@ CASES = (
     (f"{ROLLOUT}.checkpoint_engine.backend=nccl", ["trainer.v1.trainer_mode=separate_async"]),
     (f"{ROLLOUT}.val_kwargs.top_p=0.7", [f"{ROLLOUT}.val_kwargs.temperature=1"]),
     (f"++{ROLLOUT}.custom.search.topk=5", ["agent=search_tags"]),
-    (f"{ROLLOUT}.prometheus.port=9091", [f"{ROLLOUT}.prometheus.enable=true"]),
-    (f"{ROLLOUT}.disaggregation.prefill_replicas=2", [f"{ROLLOUT}.disaggregation.enabled=true"]),
     (f"{ROLLOUT}.trace.token2text=true", [f"{ROLLOUT}.trace.backend=mlflow"]),
-    ("reward.reward_model.model_path=judge", ["reward.reward_model.enable=true"]),
     ("reward.reward_model.nnodes=2", ["reward.reward_model.enable_resource_pool=true"]),
     ("reward.sandbox_fusion.url=http://sandbox", ["reward.custom_reward_function.path=null"]),
     ("+reward.custom_reward_function.reward_kwargs.mine=1", ["reward.custom_reward_function.path=mine.py"]),
@@ -86,7 +79,6 @@ CASES = (
     ("data.custom_cls.name=Mine", ["data.custom_cls.path=mine.py"]),
     ("data.truncation=right", None),
     ("data.seed=7", ["data.shuffle=true"]),
-    ("distillation.distillation_loss.topk=8", ["distillation.enabled=true"]),
     ("data.filter_overlong_prompts_workers=4", ["data.filter_overlong_prompts=true"]),
     ("trainer.max_actor_ckpt_to_keep=2", ["trainer.save_freq=10"]),
     ("trainer.max_critic_ckpt_to_keep=2", ["++trainer.remove_previous_ckpt_in_save=false"]),
@@ -94,12 +86,20 @@ CASES = (
     ("trainer.validation_data_dir=x", ["trainer.test_freq=5"]),
     ("trainer.log_val_generations=5", ["trainer.logger=wandb"]),
     ("global_profiler.tool=torch", ["global_profiler.steps=[1]"]),
-    ("skip.rollout_tq.dump_dir=x", ["skip.rollout_tq.enable=true"]),
     ("skip.rollout.dump_dir=x", None),
     ("trainer.v1.sampler.max_off_policy_strategy=wait", ["trainer.v1.trainer_mode=colocate_async"]),
     ("trainer.resume_from_path=x/global_step_5", ["trainer.resume_mode=resume_path"]),
     ("trainer.v1.colocate_async.num_warmup_batches=2", ["trainer.v1.trainer_mode=colocate_async"]),
     ("trainer.v1.separate_async.parameter_sync_step=2", ["trainer.v1.trainer_mode=separate_async"]),
+    ("algorithm.filter_groups.metric=acc", ["algorithm.filter_groups.enable=true"]),
+    (f"{ACTOR}.fsdp_config.qat.group_size=32", [f"{ACTOR}.fsdp_config.qat.enable=true"]),
+    (f"{MODEL}.mtp.num_speculative_tokens=3", [f"{MODEL}.mtp.enable=true"]),
+    ("reward.reward_model.model_path=judge", ["reward.reward_model.enable=true"]),
+    (f"{ROLLOUT}.prometheus.port=9091", [f"{ROLLOUT}.prometheus.enable=true"]),
+    ("skip.rollout_tq.dump_dir=x", ["skip.rollout_tq.enable=true"]),
+    ("distillation.distillation_loss.topk=8", ["distillation.enabled=true"]),
+    (f"{MODEL}.tiled_mlp.num_shards=8", [f"{MODEL}.tiled_mlp.enabled=true"]),
+    (f"{ROLLOUT}.disaggregation.prefill_replicas=2", [f"{ROLLOUT}.disaggregation.enabled=true"]),
 )  # fmt: skip
 # What a case needs so that the row is asked at all.
 GIVEN = {
@@ -132,11 +132,11 @@ GIVEN = {
 
 
 def found(*overrides, source=DEFAULT_CONFIG):
-    return switch_findings(RunView(composed(overrides, source)), SWITCHES)
+    return rule_findings(RunView(composed(overrides, source)), SWITCHES)
 
 
 @pytest.mark.parametrize(
-    ("switch", "case"), list(zip(SWITCHES, CASES, strict=True)), ids=lambda each: getattr(each, "keys", [""])[0]
+    ("switch", "case"), list(zip(SWITCHES, CASES, strict=True)), ids=lambda each: getattr(each, "key", "")
 )
 def test_a_setting_that_is_switched_off_is_reported_and_one_that_is_on_is_not(switch, case, tiny_run):
     override, on = case

@@ -6,10 +6,11 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import composed
-from verl_trgrpo.checks.rules import RULES
+from verl_trgrpo.checks.rules import LENGTHS, RULES, SIZES
 from verl_trgrpo.checks.switches import SWITCHES
-from verl_trgrpo.checks.tables import FACTS, Condition, Rule, Switch, full, rule_findings, switch_findings
+from verl_trgrpo.checks.tables import FACTS, Condition, Rule, Switch, full, rule_findings
 from verl_trgrpo.checks.view import RunView
+from verl_trgrpo.common.findings import Level
 from verl_trgrpo.runs.compose import flat, selected
 
 # Keys that veRL reads and its YAML files do not have.
@@ -18,8 +19,8 @@ ADDED = (
     "actor_rollout_ref.model.override_config", "trainer.remove_previous_ckpt_in_save",
 )  # fmt: skip
 CONDITIONS = {
-    *(text for rule in RULES for text in (rule.needs, rule.asked or rule.key)),
-    *(switch.on for switch in SWITCHES),
+    *(text for rule in (*RULES, *SIZES, *LENGTHS) for text in (rule.needs, rule.asked or rule.key)),
+    *(switch.needs for switch in SWITCHES),
 }
 
 
@@ -33,8 +34,8 @@ def test_every_condition_reads_keys_that_exist():
 
 
 def test_every_row_says_what_to_do():
-    for rule in RULES:
-        assert ";" in rule.otherwise or Condition(rule.needs).remedy, rule
+    for rule in (*RULES, *SIZES, *LENGTHS):
+        assert rule.level is Level.NOT_CHECKED or ";" in rule.otherwise or Condition(rule.needs).remedy, rule
 
 
 @pytest.mark.parametrize(
@@ -53,7 +54,7 @@ def test_a_condition_of_unknown_names_is_refused(text):
     for row in (
         lambda: Rule("rollout.n", text, "x"),
         lambda: Rule("rollout.n", "True", "x", text),
-        lambda: Switch((), text),
+        lambda: Switch("rollout.n", text),
     ):
         with pytest.raises((ValueError, SyntaxError)):
             row()
@@ -83,9 +84,9 @@ def test_a_message_has_key_value_reason_and_remedy():
     assert plain.message == f"{lead} with trainer.balance_batch=false: fails; set trainer.balance_batch=true"
     [own] = rule_findings(view, [Rule("rollout.n", "False", "is no {trainer.nnodes}; raise it")])
     assert own.message == f"{lead}: is no trainer.nnodes=1; raise it"
-    [off] = switch_findings(view, [Switch(("rollout.n",), "trainer.balance_batch")])
-    switched = "has no effect with trainer.balance_batch=false; remove it, or set trainer.balance_batch=true"
-    assert off.message == f"{lead}: {switched}"
+    [off] = rule_findings(view, [Switch("rollout.n", "trainer.balance_batch")])
+    switched = "with trainer.balance_batch=false: has no effect; remove it, or set trainer.balance_batch=true"
+    assert off.message == f"{lead} {switched}"
     assert rule_findings(view, [Rule("rollout.n", "False", "x", asked="rollout.n == 2")]) == []
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import composed
-from verl_trgrpo.checks.types import type_findings
+from verl_trgrpo.checks.settings import type_findings
 from verl_trgrpo.checks.view import RunView
 from verl_trgrpo.common.findings import Level
 
@@ -51,7 +51,9 @@ MISSPELT = {
     f"{ACTOR}.checkpoint.save_contents": ("[model,optim]", "optimizer"), "reward.reward_manager.name": ("naiv", "naive"),
     f"{ACTOR}.loss_agg_mode": ("token_mean", "token-mean"), "algorithm.adv_estimator": ("grpoo", "grpo"),
     f"{ACTOR}.policy_loss.loss_mode": ("gspoo", "gspo"), f"{ACTOR}.kl_loss_type": ("low_var_k", "low_var_kl"),
-    "algorithm.kl_penalty": ("abss", "abs"),
+    "algorithm.kl_penalty": ("abss", "abs"), f"{ROLLOUT}.multi_turn.format": ("hermess", "hermes"),
+    "distillation.distillation_loss.loss_mode": ("forward_kl_topp", "forward_kl_topk"),
+    "critic.optim.lr_scheduler_type": ("linear", "cosine"),  # a schedule of another optimizer's section
 }  # fmt: skip
 
 

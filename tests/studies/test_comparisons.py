@@ -6,7 +6,7 @@ import pytest
 import tyro
 
 from tests.conftest import composed
-from verl_trgrpo.checks.types import type_findings
+from verl_trgrpo.checks.settings import type_findings
 from verl_trgrpo.checks.view import RunView
 from verl_trgrpo.compare.runner import Inputs, run_command
 from verl_trgrpo.compare.study import read_study

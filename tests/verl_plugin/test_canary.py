@@ -13,7 +13,7 @@ import verl
 from hydra import compose, initialize_config_module
 from verl.utils.import_utils import load_class_from_fqn
 
-from verl_trgrpo.checks.types import NAMES
+from verl_trgrpo.checks.settings import NAMES
 
 V1_TRAINER = "verl_trgrpo/verl_plugin/group_metrics_buffer.py"
 STATE = "verl_trgrpo/verl_plugin/estimator_state.py"
@@ -57,7 +57,7 @@ CALLED = {
     ),
     "verl.utils.import_utils.load_extern_object": (
         ("module_path", "object_name"),
-        "verl_trgrpo/verl_plugin/config.py and verl_trgrpo/checks/own_code.py",
+        "verl_trgrpo/verl_plugin/config.py and verl_trgrpo/checks/machine.py",
     ),
     "verl.experimental.reward_loop.reward_manager.get_reward_manager_cls": (("name",), MANAGER),
     "verl.experimental.reward_loop.reward_manager.naive.NaiveRewardManager.run_single": (("self", "data"), MANAGER),
@@ -209,7 +209,7 @@ def test_names_that_the_validation_takes_are_verl_s():
     # A list within a method.
     listed = inspect.getsource(ActorConfig.__post_init__).partition("valid_loss_agg_modes = [")[2].partition("]")[0]
     modes = set(re.findall(r'"([\w-]+)"', listed))
-    assert "token-mean" in modes, "veRL lists its loss_agg_mode elsewhere; see verl_trgrpo/checks/types.py"
+    assert "token-mean" in modes, "veRL lists its loss_agg_mode elsewhere; see verl_trgrpo/checks/settings.py"
     engines = {backend for model in EngineRegistry._engines.values() for backend in model}
     for pattern, known in {
         "trainer.v1.trainer_mode": set(trainer_base.TRAINER_REGISTRY),
@@ -219,7 +219,7 @@ def test_names_that_the_validation_takes_are_verl_s():
         "*.loss_agg_mode": modes,
     }.items():
         missing = known - set(NAMES[pattern])
-        assert not missing, f"veRL {verl.__version__} has {missing} for {pattern}; see verl_trgrpo/checks/types.py"
+        assert not missing, f"veRL {verl.__version__} has {missing} for {pattern}; see verl_trgrpo/checks/settings.py"
     for kind in NAMES["*.kl_loss_type"]:  # a chain of ifs
         assert kl_penalty(torch.zeros(1, 1), torch.zeros(1, 1), kind).item() == 0.0
 

@@ -14,8 +14,7 @@ from verl.workers.config import PolicyLossConfig
 
 from tests.conftest import composed
 from tests.fresh import run_fresh
-from verl_trgrpo.checks.algorithm_drift import drift_findings
-from verl_trgrpo.checks.loss import loss_findings
+from verl_trgrpo.checks.algorithm import drift_findings, loss_findings
 from verl_trgrpo.checks.view import RunView
 from verl_trgrpo.core import (
     DifficultyOptions,

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from omegaconf import DictConfig
 
 from verl_trgrpo.checks.files import missing_files, model_findings, module_findings
-from verl_trgrpo.checks.structure import key_findings, located, section_findings
+from verl_trgrpo.checks.settings import key_findings, located, section_findings, type_findings
 from verl_trgrpo.checks.view import RunView
 from verl_trgrpo.common.findings import Finding, Level
 from verl_trgrpo.common.text import count_of
@@ -29,14 +30,12 @@ class Report:
         config: the composed configuration.
         findings: errors, warnings and what was not checked, in this order.
         total_steps: of the run, at most; None if there are errors or the training files are not on this machine.
-        agents: names of the agent loops that make the responses, as far as that is known; empty if there are errors.
         first_prompt: the first training prompt as the model will see it, for the record of a run; None where it is not known.
     """
 
     config: DictConfig
     findings: tuple[Finding, ...]
     total_steps: int | None
-    agents: frozenset[str] = frozenset()
     first_prompt: dict[str, Any] | None = field(default=None, compare=False)
 
     def messages(self, level: Level) -> list[str]:
@@ -98,37 +97,32 @@ def check(run: ComposedRun, need_files: bool = True, trains: bool = False) -> Re
     findings.sort(key=lambda each: [*Level].index(each.level))
     if any(each.level is Level.ERROR for each in findings):
         return Report(run.config, tuple(findings), None)
-    from verl_trgrpo.checks.lengths import first_prompt
+    from verl_trgrpo.checks.data_files import first_prompt
 
-    return Report(run.config, tuple(findings), view.steps, view.agents, first_prompt(view))
+    return Report(run.config, tuple(findings), view.steps, first_prompt(view))
 
 
 def _stages() -> dict[str, tuple[Look, ...]]:
     """Return the checks: of each setting and file by itself, of veRL's dataclasses, and of rules between settings."""
     import verl  # noqa: F401  # veRL's registries and the user's own modules come with it
 
-    from verl_trgrpo.checks.algorithm_drift import drift_findings
-    from verl_trgrpo.checks.batches import batch_findings
-    from verl_trgrpo.checks.data_files import data_findings
-    from verl_trgrpo.checks.lengths import length_findings
-    from verl_trgrpo.checks.loss import loss_findings
-    from verl_trgrpo.checks.machine import machine_findings
-    from verl_trgrpo.checks.own_code import own_code_findings
+    from verl_trgrpo.checks.algorithm import drift_findings, loss_findings
+    from verl_trgrpo.checks.data_files import data_findings, length_findings
+    from verl_trgrpo.checks.machine import machine_findings, own_code_findings
     from verl_trgrpo.checks.resume import resume_findings
-    from verl_trgrpo.checks.rules import RULES
+    from verl_trgrpo.checks.rules import LENGTHS, RULES, SIZES
     from verl_trgrpo.checks.switches import SWITCHES
-    from verl_trgrpo.checks.tables import rule_findings, switch_findings
-    from verl_trgrpo.checks.types import type_findings
+    from verl_trgrpo.checks.tables import rule_findings
     from verl_trgrpo.checks.verl_dataclasses import verl_findings
 
-    tables = (lambda view: rule_findings(view, RULES), lambda view: switch_findings(view, SWITCHES))
+    rules, switches, sizes = (partial(rule_findings, rules=table) for table in (RULES, SWITCHES, (*SIZES, *LENGTHS)))
     return {
         "single settings and files": (
             in_turn(section_findings, key_findings, type_findings, missing_files, data_findings, model_findings),
         ),
         "veRL's dataclasses": (verl_findings,),
         "rules between settings": (
-            in_turn(*tables), batch_findings, machine_findings, length_findings, loss_findings, drift_findings,
+            in_turn(rules, switches), sizes, machine_findings, length_findings, loss_findings, drift_findings,
             own_code_findings, resume_findings, own_findings,
         ),
     }  # fmt: skip
@@ -147,18 +141,13 @@ def own_findings(view: RunView) -> list[Finding]:
 
 
 def in_turn(*looks: Look) -> Look:
-    """Return the check whose findings are those of `looks`, each about what the earlier ones did not report."""
+    """Return the check whose findings are those of `looks`, each about keys and sections that the earlier ones did not report."""
 
     def look(view: RunView) -> list[Finding]:
         findings: list[Finding] = []
         for each in looks:
-            findings += outside(findings, each(view))
+            seen = tuple(f"{found.where}." for found in findings if found.level is not Level.NOT_CHECKED)
+            findings += [found for found in each(view) if not f"{found.where}.".startswith(seen)]
         return findings
 
     return look
-
-
-def outside(findings: list[Finding], more: list[Finding]) -> list[Finding]:
-    """Return those of `more` that are not about keys, or sections with keys, that `findings` report already."""
-    seen = tuple(f"{finding.where}." for finding in findings if finding.level is not Level.NOT_CHECKED)
-    return [finding for finding in more if not f"{finding.where}.".startswith(seen)]

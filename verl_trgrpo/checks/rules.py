@@ -1,6 +1,7 @@
-"""List settings that need other settings; tests/checks/test_rules.py has one case for each row.
+"""List settings that need other settings, and sizes and lengths that have to fit each other.
 
-Every row was read in the code of veRL 0.9.1: its v1 trainer, workers, FSDP engine and reward loop.
+Every row was read in the code of veRL 0.9.1: its v1 trainer, workers, FSDP engine and reward loop. tests/checks/test_rules.py
+has one case for each row of the first table.
 """
 
 from __future__ import annotations
@@ -193,4 +194,86 @@ RULES = (
          "weights cannot reach the GPUs of a rollout of its own through it; set it to nccl", asked=_SEPARATE, v1=True),
     Rule("reward_model.enable_resource_pool", "reward_model.enable_resource_pool",
          "a rollout of its own never leaves GPUs to the reward model", asked=f"{_SEPARATE} and reward_model.enable", v1=True),
+)  # fmt: skip
+
+# How a step is split into updates, micro-batches and GPUs, some of which veRL meets at step 1.
+_KNOWN = "actor.strategy != 'megatron'"
+# Without a data-parallel size the rest cannot be computed.
+_SPLIT = f"{_KNOWN} and gpus % sequence_parallel == 0"
+_WHOLE = f"{_SPLIT} and actor.ppo_mini_batch_size * rollout.n % data_parallel == 0"
+# Responses of one data-parallel group: of an update, and of a step, which veRL fills up to a multiple of an update.
+_UPDATE = "actor.ppo_mini_batch_size * rollout.n // data_parallel"
+_STEP = (
+    "-(-data.train_batch_size // actor.ppo_mini_batch_size) * actor.ppo_mini_batch_size * rollout.n // data_parallel"
+)
+_REFERENCE = "(actor.use_kl_loss or algorithm.use_kl_in_reward) and not ref.log_prob_use_dynamic_bsz"
+_HEADS, _GROUPS = "decoder['num_attention_heads']", "decoder['num_key_value_heads']"
+
+SIZES = (
+    Rule("data.train_batch_size", "rows is None or rows >= data.train_batch_size",
+         "data.train_files has {= rows} rows, less than one step; add rows, or lower it"),
+    _Warning("trainer.total_training_steps", "not steps_of_epochs or trainer.total_training_steps <= steps_of_epochs",
+             "{trainer.total_epochs} of {= rows} rows has {= steps_of_epochs} steps, after which veRL stops, without the "
+             "validation and checkpoint of a last step; set trainer.total_epochs="
+             "{= -(-trainer.total_training_steps // (rows // data.train_batch_size))}, or it to {= steps_of_epochs}"),
+    Rule("actor.strategy", _KNOWN, "how it splits a model over GPUs is not known here", level=Level.NOT_CHECKED),
+    Rule("rollout.tensor_model_parallel_size",
+         "gpus % (rollout.tensor_model_parallel_size * rollout.data_parallel_size) == 0",
+         "times {rollout.data_parallel_size} does not divide the {= gpus} GPUs (trainer.n_gpus_per_node x trainer.nnodes); "
+         "choose a divisor", asked=_KNOWN),
+    Rule("actor.ulysses_sequence_parallel_size", "gpus % sequence_parallel == 0",
+         "{= sequence_parallel}, which share a sequence, do not divide the {= gpus} GPUs; choose a divisor", asked=_KNOWN),
+    Rule("actor.ppo_mini_batch_size", "actor.ppo_mini_batch_size <= data.train_batch_size",
+         "more than {data.train_batch_size} (both count prompts); choose a divisor", asked=_SPLIT),
+    _Warning("actor.ppo_mini_batch_size", "data.train_batch_size % actor.ppo_mini_batch_size == 0",
+             "does not divide {data.train_batch_size}, so veRL fills the last update with empty responses; choose a divisor",
+             asked=f"{_SPLIT} and actor.ppo_mini_batch_size < data.train_batch_size"),
+    Rule("actor.ppo_mini_batch_size", "actor.ppo_mini_batch_size * rollout.n % data_parallel == 0",
+         "times {rollout.n} = {= actor.ppo_mini_batch_size * rollout.n} responses of an update cannot be split over "
+         "{= data_parallel} data-parallel groups; change it, or the number of GPUs", asked=_SPLIT),
+    *(Rule(key, f"not {key} or ({whole}) % {key} == 0",
+           "does not divide the {= " + whole + "} responses of one data-parallel group; choose a divisor",
+           asked=f"{_WHOLE} and {used}")
+      for key, whole, used in (
+          ("rollout.log_prob_micro_batch_size_per_gpu", _STEP, "not rollout.log_prob_use_dynamic_bsz"),
+          ("actor.ppo_micro_batch_size_per_gpu", _UPDATE, "not actor.use_dynamic_bsz"),
+          ("ref.log_prob_micro_batch_size_per_gpu", _STEP, _REFERENCE))),
+    *(Rule(key, f"{_HEADS} % {size} == 0 and (not {_GROUPS} or {_GROUPS} % {size} == 0 or {size} % {_GROUPS} == 0)",
+           "{= " + size + "} GPUs cannot share {= " + _HEADS + "} attention heads with {= " + _GROUPS + " or 'as many'} "
+           "key-value heads: it has to divide both, or to be a multiple of the latter; choose a divisor",
+           asked=f"{_HEADS} and {_KNOWN}")
+      for key, size in (("rollout.tensor_model_parallel_size", "rollout.tensor_model_parallel_size"),
+                        ("actor.ulysses_sequence_parallel_size", "sequence_parallel"))),
+    _Warning("optim.lr_warmup_steps", "updates is None or optim.lr_warmup_steps < updates",
+             "the run has {= updates} steps, so {optim.lr} is never reached; lower it"),
+)  # fmt: skip
+
+# Lengths against the model, the micro-batches and each other.
+_CONTEXT, _VOCABULARY = "decoder['max_position_embeddings']", "decoder['vocab_size']"
+# Bytes of logits and their gradients, both in bfloat16, for each token; they may take most of a GPU with 80 GB.
+_BYTES, _MOST_BYTES = f"{_VOCABULARY} * 2 * 2", 60 * 2**30
+
+LENGTHS = (
+    Rule("rollout.max_model_len", "longest <= rollout.max_model_len",
+         "less than {data.max_prompt_length} + {data.max_response_length}, so responses to long prompts would silently be cut; "
+         "set it to {= longest}"),
+    Rule("data.max_response_length", f"not {_CONTEXT} or longest <= {_CONTEXT}",
+         "with {data.max_prompt_length} more than the model's max_position_embeddings={= " + _CONTEXT + "}; shorten one of them"),
+    Rule("rollout.max_model_len", f"not {_CONTEXT} or rollout.max_model_len <= {_CONTEXT}",
+         "more than the model's max_position_embeddings={= " + _CONTEXT + "}; set it to at most that, {= longest} is enough"),
+    *(Rule(f"{key}_max_token_len_per_gpu", f"{key}_max_token_len_per_gpu * sequence_parallel >= longest",
+           "times sequence parallel {= sequence_parallel} does not hold one sequence of {= longest} tokens (prompt plus "
+           "response); set it to {= -(-longest // sequence_parallel)} or more", asked=used)
+      for key, used in (
+          ("actor.ppo", "actor.use_dynamic_bsz"), ("rollout.log_prob", "rollout.log_prob_use_dynamic_bsz"),
+          ("ref.log_prob", "ref.log_prob_use_dynamic_bsz and (actor.use_kl_loss or algorithm.use_kl_in_reward)"))),
+    *(Rule(key, f"not {_VOCABULARY} or {tokens} * {_BYTES} <= {_MOST_BYTES}",
+           "the logits of up to {= " + tokens + "} tokens and their gradients take "
+           "{= " + f"{tokens} * {_BYTES} // 2**30" + "} GiB with a vocabulary of {= " + _VOCABULARY + "}; lower it, or set "
+           "actor_rollout_ref.model.use_fused_kernels=true",
+           level=Level.WARNING, asked=f"{key} and {used} and actor.strategy != 'megatron' and not model.use_fused_kernels")
+      for key, tokens, used in (
+          ("actor.ppo_max_token_len_per_gpu", "actor.ppo_max_token_len_per_gpu", "actor.use_dynamic_bsz"),
+          ("actor.ppo_micro_batch_size_per_gpu",
+           "(actor.ppo_micro_batch_size_per_gpu * longest // sequence_parallel)", "not actor.use_dynamic_bsz"))),
 )  # fmt: skip

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cache
@@ -34,7 +34,7 @@ FACTS = (
     "data_parallel", "decoder", "gpus", "loggers", "longest", "may_call_tools", "may_search", "needs_critic", "rows",
     "sequence_parallel", "steps_of_epochs", "updates",
 )  # fmt: skip
-# Keys that the message of a switch shows, at most.
+# Settings that a message shows, at most.
 _SHOWN = 4
 
 
@@ -67,70 +67,70 @@ class Rule:
         for text in (self.needs, self.asked or self.key, *re.findall(r"\{= ([^}]+)\}", self.otherwise)):
             _condition(text)
 
+    def asking(self, view: RunView) -> dict[str, Any]:
+        """Return the settings that ask for what the rule needs, and their values; the first is the one that is reported."""
+        return {full(self.key): view[full(self.key)]} if _condition(self.asked or self.key)(view) else {}
+
     def findings(self, view: RunView) -> list[Finding]:
         """Return a finding if the setting is asked for and what it needs is missing."""
-        needs, key = _condition(self.needs), full(self.key)
-        if not _condition(self.asked or self.key)(view) or needs(view) or (self.v1 and not view["trainer.use_v1"]):
+        needs, found = _condition(self.needs), self.asking(view)
+        if not found or needs(view) or (self.v1 and not view["trainer.use_v1"]):
             return []
-        fix = f"; set {needs.remedy}" if needs.remedy and ";" not in self.otherwise else ""
-        given = "" if "{" in self.otherwise else _given(view, (each for each in needs.keys if each != key))
-        message = f"{key}={as_plain_yaml(view[key])}{given}: {_filled(self.otherwise, view)}{fix}"
-        return [Finding(self.level, key, message)]
+        shown = ", ".join(f"{key}={as_plain_yaml(found[key])}" for key in [*found][:_SHOWN])
+        more = f" and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
+        others = [f"{key}={as_plain_yaml(view[key])}" for key in needs.keys if key not in found]
+        given = f" with {' and '.join(others)}" if others and "{" not in self.otherwise else ""
+        fix = "" if ";" in self.otherwise else self._fix(needs.remedy)
+        return [Finding(self.level, next(iter(found)), f"{shown}{more}{given}: {self._reason(view)}{fix}")]
+
+    def _fix(self, remedy: str) -> str:
+        return f"; set {remedy}" if remedy else ""
+
+    def _reason(self, view: RunView) -> str:
+        """Return `otherwise` with ``KEY=value`` in the place of each ``{KEY}``, and the value of each ``{= EXPRESSION}``."""
+        valued = re.sub(r"\{= ([^}]+)\}", lambda found: str(_condition(found[1])(view)), self.otherwise)
+        return re.sub(r"\{([\w.]+)\}", lambda found: f"{full(found[1])}={as_plain_yaml(view[full(found[1])])}", valued)
 
 
 @dataclass(frozen=True)
-class Switch:
-    """Settings that have an effect only where other settings allow it.
+class Switch(Rule):
+    """Settings that have an effect only where other settings allow it, in veRL's v1 trainer.
 
     Args:
-        keys: patterns of the settings; those that differ from their defaults are reported together.
-        on: condition of values with which the settings have an effect.
+        key: patterns of the settings; those that differ from their defaults are reported together.
+        needs: condition of values with which the settings have an effect.
         otherwise: why they have none without; see :class:`Rule`.
-        without: patterns of settings among `keys` that are never reported.
+        without: patterns of settings among those of `key` that are never reported.
         off: values that request nothing, and so agree with the switch.
-
-    Raises:
-        ValueError: the condition names an unknown section or fact, or is not a valid expression.
     """
 
-    keys: tuple[str, ...]
-    on: str
     otherwise: str = ""
-    without: tuple[str, ...] = ("*.enable", "*.enabled")
+    asked: str = "True"
+    level: Level = Level.WARNING
+    v1: bool = True
+    without: str = "*.enable *.enabled"
     off: tuple[Any, ...] = ()
 
-    def __post_init__(self) -> None:
-        _condition(self.on)
+    def asking(self, view: RunView) -> dict[str, Any]:
+        """Return the settings that were changed."""
+        changed = view.changed
+        return {key: value for key, value in changed.items() if self.covers(key) and value not in self.off}
 
     def covers(self, key: str) -> bool:
         """Return True for one of the settings, by its whole key."""
-        return _matches(key, self.keys) and not _matches(key, self.without)
+        return _matches(key, self.key) and not _matches(key, self.without)
 
-    def findings(self, view: RunView) -> list[Finding]:
-        """Return a warning that names the settings that have no effect."""
-        changed, on = view.changed, _condition(self.on)
-        found = [key for key in changed if self.covers(key) and changed[key] not in self.off]
-        if not found or on(view):
-            return []
-        shown = ", ".join(f"{key}={as_plain_yaml(changed[key])}" for key in found[:_SHOWN])
-        more = f" and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
-        given = "" if "{" in self.otherwise else _given(view, on.keys)
-        why = _filled(self.otherwise, view)
-        why = f", {why}" if why and not why.startswith(";") else why
-        fix = "" if ";" in self.otherwise else "; remove it" + (f", or set {on.remedy}" if on.remedy else "")
-        return [Finding.warning(found[0], f"{shown}{more}: has no effect{given}{why}{fix}")]
+    def _fix(self, remedy: str) -> str:
+        return f"; remove it, or set {remedy}" if remedy else "; remove it"
+
+    def _reason(self, view: RunView) -> str:
+        reason = super()._reason(view)
+        return f"has no effect{', ' if reason and not reason.startswith(';') else ''}{reason}"
 
 
 def rule_findings(view: RunView, rules: Iterable[Rule]) -> list[Finding]:
-    """Check every rule of a table; the configuration has passed the checks of single values."""
+    """Check every row of a table; the configuration has passed the checks of single values."""
     return [finding for rule in rules for finding in rule.findings(view)]
-
-
-def switch_findings(view: RunView, switches: Iterable[Switch]) -> list[Finding]:
-    """Warn about changed settings that have no effect; veRL's older trainer (``use_v1=false``) is not known."""
-    if not view["trainer.use_v1"]:
-        return []
-    return [finding for switch in switches for finding in switch.findings(view)]
 
 
 def full(key: str) -> str:
@@ -194,16 +194,5 @@ def _remedy(node: ast.expr) -> str:
     return ""
 
 
-def _given(view: RunView, names: Iterable[str]) -> str:
-    shown = [f"{name}={as_plain_yaml(view[name])}" for name in names]
-    return f" with {' and '.join(shown)}" if shown else ""
-
-
-def _filled(reason: str, view: RunView) -> str:
-    """Return a reason with ``KEY=value`` in the place of each ``{KEY}``, and the value of each ``{= EXPRESSION}``."""
-    valued = re.sub(r"\{= ([^}]+)\}", lambda found: str(_condition(found[1])(view)), reason)
-    return re.sub(r"\{([\w.]+)\}", lambda found: f"{full(found[1])}={as_plain_yaml(view[full(found[1])])}", valued)
-
-
-def _matches(key: str, patterns: Sequence[str]) -> bool:
-    return any(fnmatchcase(key, full(pattern)) for pattern in patterns)
+def _matches(key: str, patterns: str) -> bool:
+    return any(fnmatchcase(key, full(pattern)) for pattern in patterns.split())

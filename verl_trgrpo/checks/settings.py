@@ -1,11 +1,15 @@
-"""Check single values: type, range, and names that veRL must know."""
+"""Check each setting by itself: sections, deleted, unknown and unread keys, types, ranges, and names that veRL must know.
+
+Sections and keys are checked without veRL and torch, unless an unknown key may be a field of one of veRL's dataclasses.
+"""
 
 from __future__ import annotations
 
 import importlib
 import math
+import pydoc
 from collections.abc import Iterator, Sequence
-from dataclasses import is_dataclass
+from dataclasses import fields, is_dataclass
 from fnmatch import fnmatch
 from functools import cache
 from typing import Annotated, Any, get_args, get_origin, get_type_hints
@@ -15,15 +19,16 @@ from omegaconf import DictConfig, ListConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from pydantic import TypeAdapter, ValidationError
 
-from verl_trgrpo.checks.structure import is_section, node_of, target_of
 from verl_trgrpo.checks.tables import full
 from verl_trgrpo.checks.view import OWN_MANAGER, RunView
 from verl_trgrpo.common.findings import Finding
-from verl_trgrpo.common.text import as_plain_yaml, as_yaml, did_you_mean
+from verl_trgrpo.common.text import as_plain_yaml, as_yaml, did_you_mean, nearest, nearest_key
 from verl_trgrpo.data.prompts import TOOLS
-from verl_trgrpo.runs.compose import selected
-from verl_trgrpo.runs.keys import LOSS, MANAGER, SHAPING
+from verl_trgrpo.runs.compose import flat, selected
+from verl_trgrpo.runs.keys import LOSS, MANAGER, MANAGER_OPTIONS, OLD_SECTIONS, SHAPING, place_of
 
+# A section that takes any key, with those that this package reads.
+_CUSTOM, _CUSTOM_NAMES = "actor_rollout_ref.rollout.custom", ("search",)
 _Text = Annotated[str, MinLen(1)]
 _Files = _Text | list[_Text] | None  # that some are named is checked with the files
 _Count = Annotated[int, Ge(1)]
@@ -89,6 +94,123 @@ _SCHEDULES = {
     "FSDPOptimizerConfig": ("constant", "cosine"),
     "VeOmniOptimizerConfig": ("constant", "cosine"),
 }
+
+
+def section_findings(view: RunView) -> list[Finding]:
+    """Check that no key of veRL's was deleted and that no section was replaced by another value."""
+    deleted = [word[1:].partition("=")[0] for word in view.run.arguments if word.startswith("~")]
+    findings = [
+        Finding.error(key, f"~{key}: veRL reads this key; set it to another value instead")
+        for key in deleted
+        if selected(view.defaults, key) is not None
+    ]
+    for key, value, default in _replaced_sections(view.config, view.defaults, ""):
+        fix = (
+            "choose a shaping with shaping=NAME"
+            if key == SHAPING
+            else f"set its keys, such as {key}.{next(iter(default))}"
+        )
+        findings.append(Finding.error(key, f"{key}={as_plain_yaml(value)}: must be a section; {fix}"))
+    return findings
+
+
+def _replaced_sections(node: DictConfig, defaults: DictConfig, prefix: str) -> Iterator[tuple[str, Any, DictConfig]]:
+    """Yield key, value and default of what is a section by default and something else in `node`."""
+    for name in node:
+        child, default = node_of(node, name), node_of(defaults, name)
+        if not is_section(default) or child._is_interpolation():
+            continue
+        if is_section(child) or (isinstance(child, DictConfig) and not child._is_none() and not child._is_missing()):
+            yield from _replaced_sections(child, default, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", child._value(), default
+
+
+def key_findings(view: RunView) -> list[Finding]:
+    """Check for keys that are unknown, or that veRL does not read.
+
+    Known are the keys of the run's defaults, the fields of the dataclasses that it names, and everything below a key that is
+    empty or null there. Keys that were added on the command line with a plus are not reported.
+    """
+    unknown = [
+        (key, names)
+        for key, names in _unknown_keys(view.config, view.defaults, "")
+        if key != MANAGER_OPTIONS and not any(f"{added}.".startswith(f"{key}.") for added in view.run.added)
+    ]
+    places = [key for key in flat(view.defaults) if key.partition(".")[0] not in OLD_SECTIONS] if unknown else []
+    findings = [_unknown_finding(key, names, places) for key, names in unknown]
+    below = tuple(f"{key}." for key, _ in unknown)
+    return findings + [
+        each for each in _unread_findings(view.config, view.defaults) if not each.where.startswith(below)
+    ]
+
+
+def _unknown_keys(node: DictConfig, defaults: DictConfig, prefix: str) -> Iterator[tuple[str, set[str]]]:
+    """Yield the unknown keys of a section and of those below it, each with the names that are known beside it."""
+    names = {str(name) for name in defaults}
+    for name in node:
+        key, child, default = f"{prefix}{name}", node_of(node, name), node_of(defaults, name)
+        if str(name) not in names:
+            if str(name) not in _dataclass_fields(node):
+                yield key, names | _dataclass_fields(node)
+        elif key != SHAPING and is_section(child) and is_section(default):  # a shaping checks its parameters itself
+            yield from _unknown_keys(child, default, f"{key}.")
+
+
+def _unknown_finding(key: str, names: set[str], places: list[str]) -> Finding:
+    section, dot, _ = key.rpartition(".")
+    known = [*(f"{section}{dot}{name}" for name in names), *places]
+    meant = place_of(key, known) or nearest_key(key, known)
+    fix = f"did you mean {meant}?" if meant else "remove it"
+    return Finding.error(key, f"{key}: unknown key; {fix} (+{key}=... on the command line adds it)")
+
+
+def _unread_findings(config: DictConfig, defaults: DictConfig) -> list[Finding]:
+    findings = []
+    for key, value in flat(config).items():
+        if value is not None and value != selected(defaults, key) and (place := place_of(key)):
+            plus = " (on the command line with a plus)" if place.startswith(MANAGER_OPTIONS) else ""
+            message = f"{key}={as_plain_yaml(value)}: veRL's trainer does not read it; set {place}{plus}"
+            findings.append(Finding.warning(key, message))
+    for name in map(str, selected(config, _CUSTOM) or ()):
+        meant = nearest(name, _CUSTOM_NAMES, cutoff=0.75)
+        if meant and name not in _CUSTOM_NAMES:
+            key = f"{_CUSTOM}.{name}"
+            findings.append(
+                Finding.warning(key, f"{key}: this package does not read it; did you mean {_CUSTOM}.{meant}?")
+            )
+    return findings
+
+
+def node_of(section: DictConfig, name: Any) -> Any:
+    """Return the node of a key without resolving it; None where there is none."""
+    return section._get_node(name, validate_access=False)
+
+
+def is_section(node: Any) -> bool:
+    """Return True for a section with keys; False for null, for a reference and for an empty section."""
+    return isinstance(node, DictConfig) and not node._is_interpolation() and len(node) > 0
+
+
+@cache
+def located(name: str) -> Any:
+    """Return the class or function of a ``_target_``; None where it cannot be imported."""
+    try:
+        return pydoc.locate(name)
+    except Exception:  # an import raises anything; building the section reports it
+        return None
+
+
+def target_of(section: DictConfig) -> Any:
+    """Return the class or function that a section names in its ``_target_``, or None."""
+    node = node_of(section, "_target_")
+    return None if node is None else located(str(node._value()))
+
+
+def _dataclass_fields(section: DictConfig) -> set[str]:
+    """Return the fields of the dataclass that veRL builds from a section; some have no line in veRL's YAML files."""
+    found = target_of(section)
+    return {field.name for field in fields(found)} if is_dataclass(found) else set()
 
 
 def type_findings(view: RunView) -> list[Finding]:
