@@ -85,8 +85,8 @@ def test_a_message_has_key_value_reason_and_remedy():
     [own] = rule_findings(view, [Rule("rollout.n", "False", "is no {trainer.nnodes}; raise it")])
     assert own.message == f"{lead}: is no trainer.nnodes=1; raise it"
     [off] = rule_findings(view, [Switch("rollout.n", "trainer.balance_batch")])
-    switched = "with trainer.balance_batch=false: has no effect; remove it, or set trainer.balance_batch=true"
-    assert off.message == f"{lead} {switched}"
+    switched = "has no effect with trainer.balance_batch=false; remove it, or set trainer.balance_batch=true"
+    assert off.message == f"{lead}: {switched}"
     assert rule_findings(view, [Rule("rollout.n", "False", "x", asked="rollout.n == 2")]) == []
 
 

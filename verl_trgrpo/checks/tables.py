@@ -81,7 +81,10 @@ class Rule:
         others = [f"{key}={as_plain_yaml(view[key])}" for key in needs.keys if key not in found]
         given = f" with {' and '.join(others)}" if others and "{" not in self.otherwise else ""
         fix = "" if ";" in self.otherwise else self._fix(needs.remedy)
-        return [Finding(self.level, next(iter(found)), f"{shown}{more}{given}: {self._reason(view)}{fix}")]
+        return [Finding(self.level, next(iter(found)), f"{shown}{more}{self._problem(given, self._reason(view))}{fix}")]
+
+    def _problem(self, given: str, reason: str) -> str:
+        return f"{given}: {reason}"
 
     def _fix(self, remedy: str) -> str:
         return f"; set {remedy}" if remedy else ""
@@ -120,12 +123,11 @@ class Switch(Rule):
         """Return True for one of the settings, by its whole key."""
         return _matches(key, self.key) and not _matches(key, self.without)
 
+    def _problem(self, given: str, reason: str) -> str:
+        return f": has no effect{given}{', ' if reason and not reason.startswith(';') else ''}{reason}"
+
     def _fix(self, remedy: str) -> str:
         return f"; remove it, or set {remedy}" if remedy else "; remove it"
-
-    def _reason(self, view: RunView) -> str:
-        reason = super()._reason(view)
-        return f"has no effect{', ' if reason and not reason.startswith(';') else ''}{reason}"
 
 
 def rule_findings(view: RunView, rules: Iterable[Rule]) -> list[Finding]:
