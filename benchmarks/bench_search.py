@@ -119,7 +119,7 @@ def measure_http(address: str, queries: Sequence[str], batch: int, clients: int,
 
 
 def measure_server(index: Path, queries: Sequence[str], seconds: float) -> dict[str, dict[str, float]]:
-    """Measure one worker with four threads."""
+    """Measure the server by its HTTP."""
     with server_process(index, index.with_name("server.log")) as server:
         address, results = urlsplit(server.url).netloc, {}
         for batch, clients in ((1, 1), (1, 8), (64, 8)):
