@@ -13,9 +13,16 @@ from verl_trgrpo.common.progress import cpu_limit, handle_signals, interruptible
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_a_signal_is_a_keyboard_interrupt_at_once(number):
-    with interruptible(), pytest.raises(KeyboardInterrupt):
-        signal.raise_signal(number)
+def test_a_signal_is_a_keyboard_interrupt_at_once_unless_it_is_ignored(number):
+    before = signal.signal(number, signal.SIG_DFL)  # `nohup` and background jobs of scripts leave some ignored
+    try:
+        with interruptible(), pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(number)
+        signal.signal(number, signal.SIG_IGN)
+        with interruptible():
+            signal.raise_signal(number)
+    finally:
+        signal.signal(number, before)
 
 
 def raise_and_swallow():
