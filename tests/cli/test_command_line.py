@@ -111,10 +111,7 @@ def test_weights_that_are_nearly_equal_are_called_so():
         (["algorithm=tr_grpo", "shaping=power"], (0.1, 1.0)),
         (["algorithm=tr_grpo", "shaping=rsi"], None),  # of entropy, too
         (["algorithm=tr_grpo", "shaping=uniform"], None),
-        (
-            ["algorithm=tr_grpo", "actor_rollout_ref.actor.policy_loss.shaping.name=mine"],
-            None,
-        ),  # of a module of the user's
+        (["algorithm=tr_grpo", "actor_rollout_ref.actor.policy_loss.shaping.name=mine"], None),  # of the user's own
         (["algorithm=grpo"], None),
     ],
 )
