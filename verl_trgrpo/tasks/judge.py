@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import threading
 from collections import OrderedDict
@@ -58,7 +57,7 @@ class Judges:
             with self._changed:
                 self._busy.discard(judge)
                 self._changed.notify()
-        if not (value is None or isinstance(value, (bool, int, float)) and abs(value) < 1e300):
+        if not (value is None or (isinstance(value, (bool, int, float)) and abs(value) < 1e300)):
             raise TimeoutError("the answer has taken over the judge, whose verdict is not a finite number")
         value = value if value is None else float(value)
         if self.keep:

@@ -11,8 +11,8 @@ import time
 
 import pytest
 
-from verl_trgrpo.tasks import compute_score
 from verl_trgrpo.common.sandbox import Sandbox
+from verl_trgrpo.tasks import compute_score
 from verl_trgrpo.tasks.math.reward import judge, score_math
 from verl_trgrpo.tasks.math.spelling import normalize
 
