@@ -16,10 +16,10 @@ from verl_trgrpo.data import prompts
 from verl_trgrpo.data.prompts import RolloutPrompts, ask_model, close_sandbox, prompt_settings
 from verl_trgrpo.demos.puzzles import CHECKPOINT
 
-ENOUGH = 0.3  # seconds of the processor: some hundred times what the prompts below need
+ENOUGH = 0.1  # seconds of the processor: several times what the prompts below need
 ROW = {"prompt": [{"role": "user", "content": "x"}]}
 # Values of a hundred million characters or entries; jinja2 computes them before a filter or an operator sees them.
-VALUES = ("'ab <c> ' * 20000000", "'x y ' * 30000000", "[1] * 30000000", "['ab', 'cd'] * 9000000", "7 ** 3000000")
+VALUES = ("'ab <c> ' * 20000000", "'x y ' * 30000000", "[1] * 30000000", "['ab', 'cd'] * 9000000", "7 ** 300000")
 ARGUMENTS = ("", "(999999999)", "('ab')", "(999999999, 999999999)", "(1)")
 OPERATORS = (
     "7 ** (7 ** 9)", "10 ** (10 ** 8)", "'x' * 3000000000", "[0] * 900000000", "(1, 2) * 900000000", "'%999999999d' % 1",
@@ -42,19 +42,16 @@ STATEMENTS = (
 )
 
 
-def applied():
-    """Every filter and test of jinja2 and every method of strings, with values that are large and arguments that make them larger."""
-    for name in sorted(FILTERS):
-        yield from (f"({value})|{name}{argument}" for value in VALUES for argument in ARGUMENTS)
-    for name in sorted(TESTS):
-        yield from (f"({value}) is {name}{argument}" for value in VALUES for argument in ARGUMENTS)
+def applied(names, how):
+    """Every filter or test of jinja2 on one of the values: a new one is tried by itself."""
+    for number, name in enumerate(sorted(names)):
+        yield f"({VALUES[number % len(VALUES)]}){how}{name}{ARGUMENTS[number // 2 % len(ARGUMENTS)]}"
 
 
-# Each kind of value with each filter once, so that the test takes seconds; a new filter of jinja2 is tried by itself.
 TEMPLATES = [
     *(f"{{{{ {each} }}}}" for each in OPERATORS),
     *STATEMENTS,
-    *(f"{{{{ ({each})|string|length }}}}" for number, each in enumerate(applied()) if number % 11 == 0),
+    *(f"{{{{ ({each})|string|length }}}}" for each in (*applied(FILTERS, "|"), *applied(TESTS, " is "))),
 ]
 
 
@@ -70,7 +67,12 @@ def held(ask, *arguments):
 @pytest.fixture
 def model(tmp_path, monkeypatch):
     monkeypatch.setattr(prompts, "_TEMPLATE_SECONDS", ENOUGH)
-    yield shutil.copytree(CHECKPOINT, tmp_path / "model")
+    return shutil.copytree(CHECKPOINT, tmp_path / "model")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def closed():
+    yield
     close_sandbox()
 
 
@@ -83,13 +85,6 @@ def sizes():
 def opened(model, template):
     config = OmegaConf.create({"actor_rollout_ref": {"model": {"custom_chat_template": template}}})
     return RolloutPrompts(prompt_settings(config, str(model)))
-
-
-def test_all_filters_and_tests_are_tried():
-    tried = "".join(TEMPLATES)
-    assert len(TEMPLATES) > 150
-    assert [name for name in FILTERS if f"|{name}" not in tried] == []
-    assert [name for name in TESTS if f" is {name}" not in tried] == []
 
 
 def test_no_template_takes_more_than_its_limits(model):
@@ -108,7 +103,9 @@ def test_no_template_takes_more_than_its_limits(model):
 
 
 def test_a_template_that_takes_its_time_for_one_prompt_names_it(model):
-    template = "{% if messages[0].content == 'y' %}{{ 7 ** (7 ** 9) }}{% endif %}{{ messages[0].content }}"
+    template = (
+        "{% if messages[0].content == 'y' %}{{ 7 ** (messages|length * 7 ** 9) }}{% endif %}{{ messages[0].content }}"
+    )
     found, bad = opened(model, template), {"prompt": [{"role": "user", "content": "y"}]}
     assert found.lengths([ROW] * 200) == [1] * 200
     for ask in (found.of, found.lengths):
