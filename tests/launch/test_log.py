@@ -230,7 +230,12 @@ def test_an_event_counts_from_its_own_process_alone(event):
         for front in (f"({name} pid=12)", f"\x1b[36m({name} pid=12, ip=10.0.0.2)\x1b[0m", f"\x1b[33m({name})\x1b[0m"):
             spoken = f"{front} {text}" if name else text
             counts = name in event.speakers and (not part or "pid" not in front)
-            lines = {spoken: counts, f"(RewardLoopWorker pid=5) {spoken}": False, f"x\r{spoken}": False, f" {spoken}": False}
+            lines = {
+                spoken: counts,
+                f"(RewardLoopWorker pid=5) {spoken}": False,
+                f"x\r{spoken}": False,
+                f" {spoken}": False,
+            }
             for line, expected in lines.items():
                 assert (event in [found for found, _ in events_in(parse(line))]) == expected, line
 
@@ -271,7 +276,13 @@ def test_an_event_behind_a_progress_bar_of_ray_counts():
 def test_no_line_is_searched_in_quadratic_time_or_kept_as_a_whole(tmp_path):
     """The same words over and over cost the time of as many other ones."""
     log, size = tmp_path / "log", 20
-    phrases = [parse(text).text.strip() for text in SAID.values()] + [f"({'a' * 9} pid=1) ", "\r  ", "a.", "Error", "\x1b[0m"]
+    phrases = [parse(text).text.strip() for text in SAID.values()] + [
+        f"({'a' * 9} pid=1) ",
+        "\r  ",
+        "a.",
+        "Error",
+        "\x1b[0m",
+    ]
     fronts = ["", "\x1b[33m(raylet)\x1b[0m ", "(autoscaler +1s) ", "ray.exceptions.OutOfMemoryError: "]
     lines = [front + phrase * (200_000 // len(phrase)) for phrase in phrases for front in fronts]
     log.write_text("\n".join(lines))

@@ -116,18 +116,17 @@ def test_whether_a_process_was_lost_is_seen_from_outside(tmp_path):
     driver = tmp_path / "driver"
     driver.write_text(f"#!/bin/bash\n{named('driver', named('/bin/raylet', server, named('ray::RewardLoopWorker')))}\n")
     driver.chmod(0o755)
-    lost = {}
-
-    def find(title):
-        return [each for each in psutil.process_iter() if each in started() and each.cmdline()[:1] == [title]]
+    lost, seen = {}, []
 
     def started():
         return psutil.Process(process.pid).children(recursive=True)
 
     def tick():
-        names = ["/bin/raylet", "ray::vLLMHttpServer.generate", "VLLM::EngineCore_DP0", "ray::RewardLoopWorker"]
-        if len(found := [each for name in names for each in find(name)]) == 4 and not lost:
-            _, server, engine, reward = found
+        running = {next(iter(each.cmdline()), ""): each for each in started()}
+        names = ["ray::vLLMHttpServer.generate", "VLLM::EngineCore_DP0", "ray::RewardLoopWorker"]
+        seen.append({"/bin/raylet", *names} <= running.keys())
+        if seen.count(True) == 2:  # those of the look before are recorded
+            server, engine, reward = (running[name] for name in names)
             ask = functools.partial(process.has_lost, actor="vLLMHttpServer", child="EngineCor")
             lost["running"] = [process.has_lost(reward.pid), process.has_lost(server.pid), ask(server.pid)]
             lost["another"] = [ask(reward.pid), process.has_lost(1), ask(1)]

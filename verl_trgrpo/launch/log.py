@@ -57,11 +57,12 @@ _BY_SPEAKER = {
 # What Ray puts in front of a line: in yellow for its own parts, in another color for an actor, which can choose its name by
 # printing ":actor_name:NAME". Ray draws its progress bars with "\r" and spaces in front of that.
 _LINE = re.compile(
-    r"(?:\r *)*(?P<color>\x1b\[\d+m)?\((?P<name>\w+)(?: pid=(?P<pid>\d{1,9})| \+\w+)?(?P<ip>, ip=[^)]*)?\)(?:\x1b\[0m)? (?P<said>.*)",
+    r"(?:\r *)*(?P<color>\x1b\[\d+m)?\((?P<name>\w+)(?: pid=(?P<pid>\d{1,9})| \+\w+)?(?P<ip>, ip=[^)]*)?\)(?:\x1b\[0m)? "
+    "(?P<said>.*)",
     re.DOTALL,
 )
 _YELLOW, _OF_RAY = "\x1b[33m", ("raylet", "autoscaler")
-# Seconds without a line in the log after a sign of a dead process that was not seen to be dead, until the training counts as dead.
+# Seconds without a line in the log, after a sign of a dead process that may be alive, until the training counts as dead.
 _SILENCE = 1800.0
 # Seconds in which veRL ends by itself if a process dies during a rollout. Between two steps it waits forever: the ranks
 # send weights that no process receives. No actor of a training is restarted.
