@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from verl_trgrpo.common.foreign import open_foreign
 from verl_trgrpo.common.text import escape_controls
 
 # Responses of the model stand in the same log, so a message counts only at its place in a line: behind the name of the process
@@ -88,7 +89,7 @@ class LogWatch:
         """Read the new part of the log."""
         if not self._path.is_file():
             return
-        with self._path.open("rb") as file:
+        with open_foreign(self._path) as file:
             file.seek(self._offset)
             new = file.read()
         self._offset += len(new)
@@ -122,7 +123,8 @@ def failure(log_file: Path) -> str:
 
     Control characters of the log are escaped.
     """
-    text = log_file.read_text(errors="replace")
+    with open_foreign(log_file) as file:
+        text = file.read().decode(errors="replace")
     lines = [_RAY_PREFIX.sub("", _RAY_PREFIX.sub("", line)) for line in text.splitlines()]
     # Harmless errors of libraries have no traceback; one that ended a process has.
     first = next((i for i, line in enumerate(lines) if line.startswith("Traceback (most recent call last)")), 0)

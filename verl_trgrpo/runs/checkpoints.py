@@ -14,6 +14,7 @@ from pathlib import Path
 
 from verl_trgrpo.common.files import write_text
 from verl_trgrpo.common.findings import InvalidInputError
+from verl_trgrpo.common.foreign import open_foreign, read_foreign, real_path
 
 TRACKER = "latest_checkpointed_iteration.txt"
 DATA_STATE = "data.pt"
@@ -30,12 +31,17 @@ def step_of(checkpoint: Path) -> int:
 
 def latest_checkpoint(run_dir: Path) -> Path | None:
     """Return the checkpoint directory that veRL's tracker file names, or None."""
-    tracker = run_dir / TRACKER
-    if not tracker.is_file():
-        return None
-    step = tracker.read_text(errors="replace").strip()
+    step = _tracked(run_dir) or ""
     checkpoint = run_dir / f"global_step_{step}"
     return checkpoint if step.isdecimal() and checkpoint.is_dir() else None
+
+
+def _tracked(run_dir: Path) -> str | None:
+    """Return the content of veRL's tracker file, None without one."""
+    try:
+        return read_foreign(run_dir / TRACKER).decode(errors="replace").strip()
+    except FileNotFoundError:
+        return None
 
 
 def choose_checkpoint(run_dir: Path) -> tuple[Path | None, str]:
@@ -48,11 +54,11 @@ def choose_checkpoint(run_dir: Path) -> tuple[Path | None, str]:
     Raises:
         InvalidInputError: no checkpoint is complete; starting over is the user's decision.
     """
-    tracker = run_dir / TRACKER
-    if not tracker.is_file():
+    step = _tracked(run_dir)
+    if step is None:
         return None, ""
     tracked = latest_checkpoint(run_dir)
-    problems = damage(tracked) if tracked else [f"{TRACKER} says {tracker.read_text(errors='replace')!r}"]
+    problems = damage(tracked) if tracked else [f"{TRACKER} says {step!r}"]
     if tracked and not problems:
         return tracked, ""
     found = f"{tracked.name if tracked else run_dir.name}: {'; '.join(problems)}"
@@ -137,12 +143,10 @@ def shards(directory: Path) -> list[tuple[str, int, int]]:
 
 def is_whole(path: Path) -> bool:
     """Return whether a file of ``torch.save``, a zip archive, is complete: the table of contents is at its end."""
-    if not path.is_file():
-        return False
     try:
-        with zipfile.ZipFile(path):
+        with open_foreign(real_path(path)) as file, zipfile.ZipFile(file):  # users move shards and leave links
             return True
-    except (zipfile.BadZipFile, OSError):
+    except (zipfile.BadZipFile, OSError, ValueError):
         return False
 
 
