@@ -16,7 +16,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from verl_trgrpo.common.files import read_json, staged_directory, write_json
 from verl_trgrpo.common.foreign import check_model_directory
-from verl_trgrpo.runs.checkpoints import TRACKER, latest_checkpoint, step_of
+from verl_trgrpo.runs.checkpoints import checkpoints, latest_checkpoint, step_of, tracked_checkpoint
 from verl_trgrpo.runs.environment import accelerator_found, training_environment
 from verl_trgrpo.runs.metrics import MetricsLog, read_record
 from verl_trgrpo.runs.run_directory import TRAINING_DATA, base_model, read_config, run_settings, short_path
@@ -34,10 +34,8 @@ def find_checkpoint(run: Path) -> Path:
         run = run.resolve()
     if run.name.startswith("global_step_") and run.is_dir():
         return run
-    found = latest_checkpoint(run)
-    if found is None:  # the single-file trainer keeps no tracker file
-        steps = sorted(run.glob("global_step_*"), key=step_of) if not (run / TRACKER).is_file() else []
-        found = steps[-1] if steps else None
+    # The weights of the tracked one may be whole where it cannot be resumed from. The single-file trainer keeps no tracker file.
+    found = tracked_checkpoint(run) or latest_checkpoint(run) or max(checkpoints(run), key=step_of, default=None)
     if found is None:
         raise ValueError(f"{run} has no checkpoint; give a run directory, or a global_step_N in it (trainer.save_freq)")
     return found
