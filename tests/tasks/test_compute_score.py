@@ -261,7 +261,7 @@ def test_what_the_agent_loop_counted_comes_back():
     ["abc", [1], 5, {"searches": None}, {"searches": "1"}, {"searches": float("nan")}, {"searches": 10**400},
      *({name: 1.0} for name in FULL_MARKS)],
 )  # fmt: skip
-def test_counts_of_a_loop_that_are_none_or_would_replace_the_score_are_an_error(counts):
+def test_counts_that_are_not_finite_or_would_replace_the_score_are_an_error(counts):
     given = reward_input({}, None, from_loop={"rollout_metrics": counts})
     with pytest.raises(ValueError, match=r"rollout_metrics is .*correct the loop"):
         compute_score("kk_3ppl", RESPONSE, TRUTH, given)

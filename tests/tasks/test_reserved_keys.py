@@ -184,7 +184,7 @@ def test_files_with_reserved_keys_are_refused(sound_run, tmp_path, key, ending):
         load_rows(path)
 
 
-def test_a_reserved_key_that_is_null_is_no_error(sound_run, tmp_path):
+def test_a_reserved_key_that_is_null_is_accepted(sound_run, tmp_path):
     rows = [row(i, extra_info={"index": i, "split": "train"} | dict.fromkeys(RESERVED_KEYS)) for i in range(6)]
     path = write(tmp_path / "null.parquet", rows)
     assert results(path)["columns"].status == "ok"
