@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from verl_trgrpo.common.findings import Finding, Level
+from verl_trgrpo.common.foreign import open_foreign, real_path
 from verl_trgrpo.common.text import first_line, shorten
 from verl_trgrpo.data.prompts import SINGLE_TURN
 
@@ -130,7 +131,7 @@ def read_schema(path: Path) -> tuple[pa.Schema, int]:
     import pyarrow.parquet as pq
 
     try:
-        with pq.ParquetFile(path) as file:
+        with open_foreign(real_path(path)) as opened, pq.ParquetFile(opened) as file:
             return file.schema_arrow, file.metadata.num_rows
     except FileNotFoundError as error:
         raise UnreadableError(f"{path} does not exist; check the path") from error
@@ -141,7 +142,7 @@ def read_schema(path: Path) -> tuple[pa.Schema, int]:
 
 def check_fetched(path: Path) -> None:
     """Raise an UnreadableError if a file is the pointer that Git leaves in place of a large file."""
-    with path.open("rb") as file:
+    with open_foreign(real_path(path)) as file:
         if file.read(32).startswith(b"version https://git-lfs"):
             raise UnreadableError(f"{path} is a pointer of Git LFS, not the file; get it with `git lfs pull`")
 

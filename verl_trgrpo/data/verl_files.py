@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from verl_trgrpo.common.findings import Finding
+from verl_trgrpo.common.foreign import JSON_LIMIT, lines_of, open_foreign, real_path
 from verl_trgrpo.common.text import first_line
 from verl_trgrpo.data.prompts import SINGLE_TURN
 from verl_trgrpo.data.rows import (
@@ -77,7 +78,7 @@ class DataFile:
         if self.content is not None:
             yield self.content.select(names)
             return
-        with naming_damage(self.path), pq.ParquetFile(self.path) as file:
+        with naming_damage(self.path), open_foreign(real_path(self.path)) as opened, pq.ParquetFile(opened) as file:
             for batch in file.iter_batches(batch_size=_ROWS_AT_ONCE, columns=names):
                 yield pa.Table.from_batches([batch])
 
@@ -200,9 +201,9 @@ def _open_json(path: Path) -> DataFile:
 
 def check_json_depth(path: Path) -> None:
     """Raise an UnreadableError for a JSON file that is nested so deeply that its reader would end the process."""
-    with path.open("rb") as file:
+    with open_foreign(real_path(path), JSON_LIMIT) as file:
         depth = 0
-        for number, line in enumerate(file, start=1):
+        for number, line in enumerate(lines_of(file, path, JSON_LIMIT), start=1):
             if path.suffix == ".jsonl":
                 depth = 0  # each line stands for itself
                 if line.count(b"[") + line.count(b"{") <= _MAX_DEPTH:
