@@ -19,6 +19,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from verl_trgrpo.common.files import read_json
 from verl_trgrpo.common.findings import InvalidInputError
+from verl_trgrpo.common.foreign import check_model_directory, load_yaml
 from verl_trgrpo.common.sandbox import Sandbox
 from verl_trgrpo.common.text import first_line
 
@@ -147,6 +148,8 @@ class RolloutPrompts:
         self._model = model_facts(config)
         name, self.template = self._model["tokenizer"], dict(self._model["template"])
         self.template.pop("chat_template", None)
+        if Path(name).is_dir():
+            check_model_directory(Path(name))
         try:
             self._model["tokenizer"] = _downloaded(name)
             has_template = ask_model("open", self._model)
@@ -319,7 +322,7 @@ def _read_yaml(config: DictConfig, key: str) -> Any:
 
     file = str(OmegaConf.select(config, key))
     try:
-        return OmegaConf.to_container(OmegaConf.load(resolve_config_path(file)), resolve=False)
+        return OmegaConf.to_container(load_yaml(Path(resolve_config_path(file))), resolve=False)
     except Exception as error:  # YAML, OmegaConf and the file system raise many types
         raise InvalidInputError([f"{key}={file}: cannot be read ({first_line(error)}); correct it"]) from error
 
