@@ -194,9 +194,36 @@ def start_policies(chain: Chain, seeds: int, seed: int, steps: int = 400) -> Par
 
 
 def split_prompts(seeds: int, seed: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return the numbers of the prompts to train on and of those held out, (seeds, prompts) each."""
+    """Return the numbers of the prompts to train on and of those held out, (seeds, prompts) each.
+
+    Held-out prompts are new combinations (a, b, c): nearly all of their pairs (a, b) and (r, c) are in train prompts too, so
+    both decisions have been trained.
+    """
     order = torch.rand(seeds, PROMPTS, generator=torch.Generator().manual_seed(seed)).argsort(-1)
     return order[:, HELD_OUT:], order[:, :HELD_OUT]
+
+
+def split_pairs(seeds: int, seed: int) -> tuple[torch.Tensor, ...]:
+    """Return prompts to train on, and those of which the first decision, the answer, or both have a context that is not trained.
+
+    A prompt's contexts are its pair (a, b) and its pair (r, c) with the right r. For each r two of six pairs (a, b) and two of
+    six c are never trained: 96 train prompts, 48, 48 and 24 others for each seed, (seeds, prompts) each.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    new_first, new_answer = (
+        torch.rand(seeds, DIGITS, DIGITS, generator=generator).argsort(-1) < DIGITS // 3 for _ in range(2)
+    )
+    a, b, c = prompt_digits()
+    r = (a + b) % DIGITS
+    group = new_first[:, r, a].int() + 2 * new_answer[:, r, c].int()
+    return group.argsort(stable=True, dim=-1).split([96, 48, 48, 24], -1)
+
+
+# How prompts are split, and the names of the parts, of which the first is trained on.
+SPLITS: dict[str, tuple[Callable[[int, int], tuple[torch.Tensor, ...]], tuple[str, ...]]] = {
+    "combinations": (split_prompts, ("train", "held_out")),
+    "pairs": (split_pairs, ("train", "new_first", "new_answer", "new_both")),
+}
 
 
 def exact_accuracy(parameters: Parameters, prompts: torch.Tensor) -> torch.Tensor:

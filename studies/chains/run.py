@@ -1,8 +1,8 @@
-"""Train policies over chains of tokens (chains.py) to convergence with every arm of study.yaml; part of docs/results.md.
+"""Train policies over chains of tokens (chains.py) with every arm of study.yaml, or of another study; part of docs/results.md.
 
-For each chain and arm: tune, that is train at all learning rates with seeds of their own, and count, that is train other seeds
-at these rates, or at those that were best. Accuracy is exact, on prompts to train on and held out. Where an arm says so,
-sharpness is measured when a policy first passes an accuracy.
+For each chain and arm: tune, if the study has horizons to tune for, that is train at all learning rates with seeds of their own,
+and count, that is train other seeds at these rates, or at those that were best. Accuracy is exact, on prompts to train on and
+on others. Where an arm says so, sharpness is measured when a policy first passes an accuracy.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ import torch
 import yaml
 
 from studies.chains.chains import (
+    SPLITS,
     Chain,
     Parameters,
     Training,
     exact_accuracy,
     right_probs,
-    split_prompts,
     start_policies,
     train_policies,
 )
@@ -39,21 +39,18 @@ DESCRIPTION = f"""{__doc__}
 examples, from a checkout:
   OMP_NUM_THREADS=1 python -m studies.chains.run --out runs/chains    all of it: some two hours of one core
   OMP_NUM_THREADS=1 python -m studies.chains.run --out runs/chains --fillers 0    half of the chains
-  python -m studies.chains.run --out runs/try --study my_study.yaml
+  OMP_NUM_THREADS=1 python -m studies.chains.run --out runs/pairs --study studies/chains/pairs.yaml
 
-OUT receives records.jsonl, one line for each chain and arm (part "tuning": mean accuracies by rate) and for each of its rates
-that counts (part "counting": accuracies of every seed, in ten-thousandths; -1 for what a policy did not reach), with commit,
-machine and versions; and the start policies, which can be deleted. The same command goes on after the last line. For the tables:
-  xz --stdout runs/chains/records.jsonl > studies/chains/records/convergence.jsonl.xz && make results
+OUT receives records.jsonl, one line for each chain and arm (part "tuning") and for each of its rates that counts (part
+"counting"), with accuracies of every seed, in ten-thousandths (-1 for what a policy did not reach), commit, machine and
+versions; and the start policies, which can be deleted. The same command goes on after the last line. For the tables:
+  xz --stdout runs/pairs/records.jsonl > studies/chains/records/pairs.jsonl.xz && make results
 
 Exit code: 0 fine, 2 wrong input, 130 interrupted."""
-# Seeds of generators by part, apart from each other and from those of older records: start policies of each call, the split of
-# its prompts (100 more), and prompts and sampling of all (200 more).
-SEEDS = {"tuning": 5000, "counting": 7000}
 # Steps between looks at whether a policy has passed an accuracy, and between points of the curve.
 LOOK, CURVE = 2, 10
 # Settings of the study that its lines have in common.
-SETTINGS = ("steps", "calls", "thresholds")
+SETTINGS = ("steps", "calls", "thresholds", "split", "seeds")
 
 
 class Unit(NamedTuple):
@@ -75,21 +72,17 @@ class Watch:
     """Keep accuracies of all seeds while they are trained.
 
     Args:
-        train: (seeds, n) prompts to train on.
-        held_out: (seeds, m) other prompts.
+        prompts: parts of (seeds, n) prompts each; those of the first are trained on.
         steps: at which the accuracies of all seeds are kept.
-        thresholds: accuracies on `train`; the first time a seed passes one its figures are kept, and its parameters.
+        thresholds: train accuracies; the first time a seed passes one its figures are kept, and its parameters.
     """
 
-    def __init__(
-        self, train: torch.Tensor, held_out: torch.Tensor, steps: Sequence[int], thresholds: Sequence[float]
-    ) -> None:
-        self.prompts, self.steps, self.thresholds = (train, held_out), steps, thresholds
+    def __init__(self, prompts: Sequence[torch.Tensor], steps: Sequence[int], thresholds: Sequence[float]) -> None:
+        self.prompts, self.steps, self.thresholds = prompts, steps, thresholds
         self.accuracies: list[torch.Tensor] = []
         self.curve: list[list[float]] = []
-        seeds = len(train)
-        # Step and both accuracies, -1 before a threshold is passed.
-        self.passed = torch.full((len(thresholds), 3, seeds), -1.0)
+        # Step and all accuracies, -1 before a threshold is passed.
+        self.passed = torch.full((len(thresholds), 1 + len(prompts), len(prompts[0])), -1.0)
         self.policies: list[Parameters] = [[] for _ in thresholds]
 
     @torch.no_grad()
@@ -101,7 +94,7 @@ class Watch:
         found = torch.stack([probs.gather(-1, prompts).mean(-1) for prompts in self.prompts])
         if step in self.steps:
             self.accuracies.append(found)
-        if step % CURVE == 0:
+        if step and step % CURVE == 0:
             self.curve.append(found.mean(-1).tolist())
         for place, threshold in enumerate(self.thresholds):
             now = (self.passed[place, 0] < 0) & (found[0] >= threshold)
@@ -127,11 +120,13 @@ class Runner:
         chains = [Chain(n, right) for right, n in itertools.product(self.study["right"], fillers)]
         for stage, chain in itertools.product(self.study["stages"], chains):
             tunings = [Unit("tuning", chain, arm, self.rates(chain, arm)) for arm in stage["arms"]]
-            yield from tunings
+            if self.study["horizons"]:
+                yield from tunings
             best = {rate for tuning in tunings for rate in self.best_rates(tuning)}
-            for unit in tunings:
-                counting = [rate for rate in unit.rates if stage["rates"] == "all" or rate in best]
-                yield from (unit._replace(part="counting", rates=(rate,)) for rate in counting)
+            for rates in zip(*(unit.rates for unit in tunings), strict=True):  # so that one rate has all arms early
+                for unit, rate in zip(tunings, rates, strict=True):
+                    if stage["rates"] == "all" or rate in best:
+                        yield unit._replace(part="counting", rates=(rate,))
 
     def rates(self, chain: Chain, arm: str) -> tuple[float, ...]:
         """Return the rates of an arm."""
@@ -140,10 +135,12 @@ class Runner:
 
     def best_rates(self, tuning: Unit) -> list[float]:
         """Return the rate with the highest held-out accuracy at each of the horizons."""
-        line = self.line(tuning)
-        assert line is not None
-        curves = [line["held_out"][self.study["steps"].index(step)] for step in self.study["horizons"]]
-        return [tuning.rates[curve.index(max(curve))] for curve in curves]
+        line, found = self.line(tuning), []
+        for step in self.study["horizons"]:
+            assert line is not None
+            sums = [sum(values) for values in line["held_out"][self.study["steps"].index(step)]]
+            found.append(tuning.rates[sums.index(max(sums))])
+        return found
 
     def line(self, unit: Unit) -> dict[str, Any] | None:
         """Return the line of a unit if there is one."""
@@ -151,7 +148,7 @@ class Runner:
 
     def start(self, chain: Chain, part: str, call: int) -> Parameters:
         """Return the start policies of one call."""
-        seeds, seed = self.study["calls"][part][1], SEEDS[part] + call
+        seeds, seed = self.study["calls"][part][1], self.study["seeds"][part] + call
         path = self.directory / f"start-{chain.fillers}-{chain.right}-{seeds}-{seed}.pt"
         if not path.is_file():
             torch.save(start_policies(chain, seeds, seed), temporary := path.with_suffix(".part"))
@@ -162,33 +159,38 @@ class Runner:
         """Return the figures of one line."""
         study, arm, n = self.study, self.study["arms"][unit.arm], len(unit.rates)
         calls, seeds = study["calls"][unit.part]
+        seed, (split, names) = study["seeds"][unit.part], SPLITS[study["split"]]
         starts = [self.start(unit.chain, unit.part, call) for call in range(calls)]
         start = [torch.cat(parts).repeat(n, 1, 1) for parts in zip(*starts, strict=True)]
-        splits = [split_prompts(seeds, SEEDS[unit.part] + 100 + call) for call in range(calls)]
-        train, held_out = (torch.cat(parts).repeat(n, 1) for parts in zip(*splits, strict=True))
+        splits = [split(seeds, seed + 100 + call) for call in range(calls)]
+        prompts = [torch.cat(parts).repeat(n, 1) for parts in zip(*splits, strict=True)]
         counts = unit.part == "counting"
-        watch = Watch(train, held_out, study["steps"], study["thresholds"] if counts else ())
+        watch = Watch(prompts, study["steps"], study["thresholds"] if counts else ())
         training = Training("adam", arm.get("passes", 1), steps=study["steps"][-1], samples=arm.get("samples", 8),
                             decay=arm.get("decay", False))  # fmt: skip
         rates = torch.tensor(unit.rates).repeat_interleave(calls * seeds)
-        train_policies(start, train, training, arm["weights"], rates, SEEDS[unit.part] + 200, watch)
-        accuracies = torch.stack(watch.accuracies, 1)  # (train and held out, steps, seeds)
+        if 0 in study["steps"]:
+            watch(0, start)
+        train_policies(start, prompts[0], training, arm["weights"], rates, seed + 200, watch)
+        accuracies = torch.stack(watch.accuracies, 1)  # (parts of prompts, steps, seeds)
+        if not counts:  # (parts of prompts, steps, rates, seeds)
+            accuracies = accuracies.unflatten(-1, (n, -1))
+        found: dict[str, Any] = {name: scaled(own) for name, own in zip(names, accuracies, strict=True)}
         if not counts:
-            means = accuracies.unflatten(-1, (n, -1)).mean(-1)
-            return {name: rounded(mean) for name, mean in zip(("train", "held_out"), means, strict=True)}
-        found: dict[str, Any] = {name: scaled(own) for name, own in zip(("train", "held_out"), accuracies, strict=True)}
+            return found
         found |= {"curve": rounded(torch.tensor(watch.curve)), "passed": {}}
         for threshold, passed, policies in zip(study["thresholds"], watch.passed, watch.policies, strict=True):
-            figures = {"step": passed[0].int().tolist(), "train": scaled(passed[1]), "held_out": scaled(passed[2])}
+            figures: dict[str, Any] = {"step": passed[0].int().tolist()}
+            figures |= {name: scaled(own) for name, own in zip(names, passed[1:], strict=True)}
             if arm.get("sharpness") and policies:
-                figures |= sharpness(policies, train, passed[0] > 0)
+                figures |= sharpness(policies, prompts[0], passed[0] > 0, seed + 300)
             found["passed"][str(threshold)] = figures
         return found
 
 
-def sharpness(policies: Parameters, train: torch.Tensor, passed: torch.Tensor) -> dict[str, Any]:
+def sharpness(policies: Parameters, train: torch.Tensor, passed: torch.Tensor, seed: int) -> dict[str, Any]:
     """Return how sharp the accuracy on `train` is around each policy that `passed`; -1 for others."""
-    generator = torch.Generator().manual_seed(SEEDS["counting"] + 300)
+    generator = torch.Generator().manual_seed(seed)
     noise = torch.where(passed, noise_loss(policies, train, generator), -1)
     curvature = torch.where(passed, largest_curvature(policies, train, generator), -1)
     return {"noise_loss": [round(value, 5) for value in noise.tolist()],

@@ -12,6 +12,7 @@ from verl_trgrpo.checks.resume import loading_findings, resume_findings
 from verl_trgrpo.checks.view import RunView
 from verl_trgrpo.common.findings import InvalidInputError, Level
 from verl_trgrpo.launch.train import launch
+from verl_trgrpo.runs.run_directory import write_config
 
 ERROR, WARNING = Level.ERROR, Level.WARNING
 ACTOR = "actor_rollout_ref.actor"
@@ -78,6 +79,47 @@ def test_both_models_of_a_run_with_a_critic_are_checked(tmp_path):
     assert summary(loading_findings(view)) == [("critic.checkpoint.load_contents", ERROR)]
     shutil.copytree(checkpoint / "actor", checkpoint / "critic")
     assert loading_findings(view) == []
+
+
+def test_the_latest_checkpoint_that_would_do_is_offered(tmp_path):
+    """A kind of shards was deleted from the last one, or was never saved there."""
+    for step in (2, 4, 6):
+        save_checkpoint(tmp_path, step, ranks=2, kinds=ALL if step < 6 else ("model", "extra_state"))
+    (tmp_path / "global_step_4" / "actor" / "model_world_size_2_rank_0.pt").unlink()
+    [finding] = loading_findings(view_of(tmp_path))
+    assert (finding.where, finding.level) == (LOAD, ERROR) and "no shards of optimizer" in finding.message
+    offer = finding.message.rpartition("go on from ")[2]
+    assert offer == f"global_step_2: trainer.resume_mode=resume_path {PATH}={tmp_path}/global_step_2"
+    typed = dict(word.split("=") for word in offer.split()[1:])
+    assert loading_findings(view_of(tmp_path, **typed)) == []
+
+
+def test_files_that_were_built_again_are_named(tmp_path, fake_driver):
+    rows = tmp_path / "rows.jsonl"
+    rows.write_text("1")
+    run_dir, files = tmp_path / "run", {"data.train_files": [str(rows)], GPUS: 1}
+    save_checkpoint(run_dir, 2)
+    fake_driver("true")
+    launch(view_of(run_dir, **files).run, 4, io.StringIO())
+    assert loading_findings(view_of(run_dir, **files)) == []
+    rows.write_text("2")
+    [finding] = loading_findings(view_of(run_dir, **files))
+    assert (finding.where, finding.level) == ("data.train_files", WARNING) and str(rows) in finding.message
+    other = tmp_path / "copy.jsonl"
+    other.write_text("3")
+    assert loading_findings(view_of(run_dir, **files | {"data.train_files": [str(other)]})) == []
+
+
+@pytest.mark.parametrize("schedule", ["constant", "cosine"])
+def test_another_length_bends_a_schedule(tmp_path, schedule):
+    key = f"{ACTOR}.optim.lr_scheduler_type"
+    changes = {key: schedule, "trainer.total_training_steps": 9}
+    save_checkpoint(tmp_path, 2, ranks=2)
+    write_config(view_of(tmp_path, **changes).config, tmp_path)
+    assert loading_findings(view_of(tmp_path, **changes, trainer__total_epochs=77)) == []
+    found = loading_findings(view_of(tmp_path, **changes | {"trainer.total_training_steps": 12}))
+    assert summary(found) == ([] if schedule == "constant" else [(key, WARNING)])
+    assert all("total_training_steps=9 and is total_training_steps=12" in finding.message for finding in found)
 
 
 SAVING = {

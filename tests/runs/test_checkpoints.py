@@ -10,8 +10,8 @@ import torch
 from tests.launch.launching import composed, save_checkpoint
 from verl_trgrpo.common.findings import InvalidInputError
 from verl_trgrpo.launch.train import launch
-from verl_trgrpo.runs.checkpoints import damage, is_whole, latest_checkpoint, settle_checkpoint
-from verl_trgrpo.runs.run_directory import write_config
+from verl_trgrpo.runs.checkpoints import damage, is_whole, latest_checkpoint, settle_checkpoint, tracked_checkpoint
+from verl_trgrpo.runs.run_directory import next_start, write_config
 
 TRACKER = "latest_checkpointed_iteration.txt"
 OPTIMIZER = "actor/optim_world_size_2_rank_1.pt"
@@ -43,12 +43,16 @@ def test_a_half_written_checkpoint_after_the_tracked_one_does_not_matter(run_dir
     assert settle_checkpoint(run_dir) == [] and latest_checkpoint(run_dir) == run_dir / "global_step_2"
 
 
-@pytest.mark.parametrize("content", [b"", b"\0\0", b"4x", b"-4", b"7", "４".encode()])
+@pytest.mark.parametrize("content", [None, b"", b"\0\0", b"4x", b"-4", b"7", "４".encode(), b"4" * 2000])
 def test_a_tracker_that_names_no_checkpoint_is_replaced_by_the_latest_whole_one(run_dir, content):
-    """A full disk leaves it empty, a power failure may leave zeros; veRL would stop at it, or start from scratch."""
-    (run_dir / TRACKER).write_bytes(content)
-    assert latest_checkpoint(run_dir) is None or content == "４".encode()
-    settle_checkpoint(run_dir)
+    """A full disk empties it, a power failure leaves zeros, a copy leaves it out; veRL would stop, or start from scratch."""
+    (run_dir / TRACKER).unlink()
+    if content is not None:
+        (run_dir / TRACKER).write_bytes(content)
+    assert tracked_checkpoint(run_dir) is None or content == "４".encode()
+    assert "goes on from the latest checkpoint, global_step_4" in next_start(composed(run_dir).config, run_dir)
+    [note] = settle_checkpoint(run_dir) or [""]
+    assert "going on from global_step_4" in note or content == "４".encode()
     assert latest_checkpoint(run_dir) == run_dir / "global_step_4"
     assert (run_dir / TRACKER).read_text() == "4"
 
@@ -58,6 +62,14 @@ DAMAGE = {
     "optimizer cut short": (lambda c: cut_short(c / OPTIMIZER), f"{OPTIMIZER} is cut short"),
     "empty file": (lambda c: (c / OPTIMIZER).write_bytes(b""), f"{OPTIMIZER} is cut short"),
     "rank missing": (lambda c: (c / OPTIMIZER).unlink(), "actor lacks optim of rank 1"),
+    "all shards of the model gone": (
+        lambda c: [path.unlink() for path in c.glob("actor/model_*")],
+        "actor lacks the shards of the model",
+    ),
+    "all shards gone": (
+        lambda c: [path.unlink() for path in c.glob("actor/*.pt")],
+        "actor lacks the shards of the model",
+    ),
     "stopped at once": (lambda c: (c / "actor" / "fsdp_config.json").unlink(), "actor lacks fsdp_config.json"),
 }
 
@@ -78,6 +90,25 @@ def test_without_a_complete_checkpoint_nothing_starts_over_silently(run_dir):
     with pytest.raises(InvalidInputError, match=r"global_step_4: actor is missing.*trainer.resume_mode=disable"):
         settle_checkpoint(run_dir)
     assert (run_dir / TRACKER).read_text() == "4"
+
+
+@pytest.mark.parametrize("steps", [(), (2,), (2, 4)])
+def test_without_a_tracker_a_run_starts_from_scratch_only_if_at_most_one_save_was_begun(tmp_path, steps):
+    """A kill in the first save leaves one directory that is not whole; two of them are a damaged copy of a run."""
+    run_dir = tmp_path / "run"
+    run_dir.mkdir()
+    for step in steps:
+        (save_checkpoint(run_dir, step) / "actor" / "fsdp_config.json").unlink()
+    (run_dir / TRACKER).unlink(missing_ok=True)
+    says = next_start(composed(run_dir).config, run_dir)
+    if len(steps) == 2:
+        with pytest.raises(InvalidInputError, match=r"is missing.*trainer.resume_mode=disable"):
+            settle_checkpoint(run_dir)
+        assert says.startswith("the same command is refused")
+    else:
+        notes = settle_checkpoint(run_dir)
+        assert len(notes) == len(steps) and all("global_step_2 was not saved to its end" in note for note in notes)
+        assert says.endswith("the same command starts from scratch") and not (run_dir / TRACKER).exists()
 
 
 def test_a_kill_between_deleting_the_old_checkpoint_and_naming_the_new_one(run_dir):
@@ -105,13 +136,22 @@ def test_every_cut_of_a_file_is_noticed(tmp_path):
         assert not is_whole(path), length
 
 
-def test_the_launcher_repairs_before_it_starts_and_shows_a_run_that_turns_out_finished(run_dir):
+@pytest.mark.parametrize("content", [None, ""])
+def test_the_launcher_repairs_before_it_starts(run_dir, fake_driver, content):
     stream = io.StringIO()
-    write_config(composed(run_dir).config, run_dir)
-    (run_dir / TRACKER).write_text("")
-    outcome = launch(composed(run_dir), 4, stream)
-    assert outcome.checkpoint == run_dir / "global_step_4" and outcome.log_file is None
-    assert "note: run: latest_checkpointed_iteration.txt says ''; going on from global_step_4" in stream.getvalue()
+    run = composed(run_dir, trainer__n_gpus_per_node=2, trainer__nnodes=1)
+    write_config(run.config, run_dir)
+    (run_dir / TRACKER).unlink()
+    if content is not None:
+        (run_dir / TRACKER).write_text(content)
+    finished = launch(run, 4, stream)
+    assert finished.checkpoint == run_dir / "global_step_4" and finished.log_file is None
+    fake_driver(f"cat {run_dir}/{TRACKER}")
+    assert launch(run, 6, stream).log_file.read_text() == "4"
+    assert (
+        "note: run: latest_checkpointed_iteration.txt" in stream.getvalue()
+        and "from global_step_4" in stream.getvalue()
+    )
 
 
 @pytest.mark.parametrize(

@@ -6,9 +6,10 @@ import os
 import pytest
 from omegaconf import OmegaConf
 
-from tests.launch.launching import composed
+from tests.launch.launching import composed, save_checkpoint
 from verl_trgrpo.common.findings import InvalidInputError
 from verl_trgrpo.runs.environment import provenance
+from verl_trgrpo.runs.metrics import write_record
 from verl_trgrpo.runs.run_directory import (
     base_model,
     check_same_run,
@@ -38,6 +39,22 @@ def test_a_run_continues_with_more_steps_and_at_another_address_but_not_with_oth
         check_same_run(nested(**{f"{SEARCH}.topk": 9}), tmp_path)
 
 
+def test_what_a_person_asked_for_is_named_before_what_follows_from_it(tmp_path):
+    there = ["verl.trainer.main_ppo", "--config-name", "trgrpo_trainer", "algorithm=tr_grpo", "trainer.test_freq=2"]
+    write_config(nested(a=1, actor=True), tmp_path)
+    write_record(tmp_path, {"command": there})
+    with pytest.raises(InvalidInputError) as refused:
+        check_same_run(nested(a=2, actor=None), tmp_path, [*there[1:3], "algorithm=grpo", "+extra=1"])
+    listed = str(refused.value).partition("(")[2].partition(")")[0].split("; ")
+    assert listed == [
+        "algorithm: tr_grpo there, grpo asked for", "extra: not set there, 1 asked for",
+        "a: 1 there, 2 asked for", "actor: true there, null asked for",
+    ]  # fmt: skip
+    (tmp_path / "run.json").write_text("{")
+    with pytest.raises(InvalidInputError, match=r"\(a: 1 there"):
+        check_same_run(nested(a=2, actor=True), tmp_path, there)
+
+
 @pytest.mark.parametrize("content", ["", "data: {train_files: [", "- 1"])
 def test_a_run_with_a_damaged_configuration_is_not_continued(tmp_path, content):
     (tmp_path / "config.yaml").write_text(content)
@@ -56,8 +73,7 @@ def test_a_run_with_a_damaged_configuration_is_not_continued(tmp_path, content):
 )
 def test_the_next_start_depends_on_the_mode_and_on_what_was_saved(tmp_path, mode, saved, expected):
     if saved:
-        (tmp_path / "latest_checkpointed_iteration.txt").write_text("7")
-        (tmp_path / "global_step_7").mkdir()
+        save_checkpoint(tmp_path, 7)
     assert expected in next_start(OmegaConf.create({"trainer": {"resume_mode": mode}}), tmp_path)
 
 

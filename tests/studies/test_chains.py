@@ -141,6 +141,40 @@ def test_curvature_is_the_largest_eigenvalue_and_noise_costs_half_its_trace(star
     assert float(noise[0]) == pytest.approx(float((hessian.diag() * torch.cat(sizes) ** 2).sum() / 2), rel=0.3)
 
 
+def test_pairs_held_out_are_contexts_of_no_train_prompt():
+    """Of the first decision, (a, b), of the answer, (r, c), or of both; held-out combinations have nearly none that are new."""
+    a, b, c = chains.prompt_digits()
+    contexts = (a * 6 + b, (a + b) % 6 * 6 + c)
+
+    def new(train, others):
+        return [[(~torch.isin(of[rest], of[own])).float().mean().item() for own, rest in zip(train, others, strict=True)]
+                for of in contexts]  # fmt: skip
+
+    train, *parts = chains.split_pairs(SEEDS, 2)
+    assert torch.equal(torch.cat([train, *parts], -1).sort(-1).values, torch.arange(216).expand(SEEDS, -1))
+    assert [new(train, part) for part in parts] == [
+        [[float(one)] * SEEDS for one in kind] for kind in ((1, 0), (0, 1), (1, 1))
+    ]
+    combinations = torch.tensor(new(*chains.split_prompts(100, 2)))
+    assert 0 < combinations.mean() < 0.01
+
+
+@pytest.mark.parametrize("name", ["pairs", "rare"])
+def test_a_study_without_horizons_counts_all_rates_and_tunes_none(name, tmp_path):
+    study = yaml.safe_load((run.HERE / f"{name}.yaml").read_text())
+    study |= {"calls": {"counting": [1, 2]}, "steps": [0, 2], "fillers": [0], "right": [0.1]}
+    runner = run.Runner(study, tmp_path, [])
+    units = [*runner.units([0])]
+    assert [(unit.part, unit.arm) for unit in units] == [("counting", "grpo"), ("counting", "tr_grpo")] * len(
+        study["rates"][0.1]
+    )
+    grpo, tr_grpo = (runner.run(unit) for unit in units[:2])
+    names = chains.SPLITS[study["split"]][1]
+    assert all([len(grpo[name]), len(grpo[name][0])] == [2, 2] for name in names)
+    assert [grpo[name][0] for name in names] == [tr_grpo[name][0] for name in names], "one start, as step 0"
+    assert grpo["train"][1] != tr_grpo["train"][1]
+
+
 def test_the_study_goes_on_where_it_stopped(tmp_path, monkeypatch):
     study = yaml.safe_load((run.HERE / "study.yaml").read_text())
     stages = [{"arms": ["grpo", "tr_grpo"], "rates": "all"}, {"arms": ["grpo_9_samples"], "rates": "best"}]
@@ -153,9 +187,10 @@ def test_the_study_goes_on_where_it_stopped(tmp_path, monkeypatch):
     lines = [json.loads(line) for line in records.read_text().splitlines()]
     keys = [(line["arm"], line["part"], line["rates"]) for line in lines]
     tuned = [(arm, "tuning", [0.001, 0.1]) for arm in ("grpo", "tr_grpo", "grpo_9_samples")]
-    counted = [(arm, "counting", [rate]) for arm in ("grpo", "tr_grpo") for rate in (0.001, 0.1)]
+    counted = [(arm, "counting", [rate]) for rate in (0.001, 0.1) for arm in ("grpo", "tr_grpo")]
     assert keys == [*tuned[:2], *counted, tuned[2], ("grpo_9_samples", "counting", [0.001])], "0.1 breaks the policy"
-    counted = lines[2]
+    tuned, counted = lines[0], lines[2]
+    assert [len(tuned["held_out"]), len(tuned["held_out"][0]), len(tuned["held_out"][0][0])] == [2, 2, 2]
     assert [len(counted["held_out"]), len(counted["held_out"][0])] == [2, 4]
     assert counted["passed"]["0.1"]["step"] == [2] * 4 and counted["passed"]["0.95"]["step"] == [-1] * 4
     assert counted["passed"]["0.1"]["train"] == counted["train"][0] and min(counted["passed"]["0.1"]["curvature"]) > 0

@@ -7,6 +7,7 @@ rest: without ``model`` in it the run goes on from the step of the checkpoint wi
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,19 @@ from verl_trgrpo.checks.files import RESUME_PATH
 from verl_trgrpo.checks.view import CRITIC, RunView
 from verl_trgrpo.common.files import read_json
 from verl_trgrpo.common.findings import Finding, InvalidInputError, Level
-from verl_trgrpo.runs.checkpoints import DATA_STATE, FSDP_RECORD, choose_checkpoint, damage, is_whole, shards
+from verl_trgrpo.runs.checkpoints import (
+    DATA_STATE,
+    FSDP_RECORD,
+    checkpoints,
+    choose_checkpoint,
+    damage,
+    has_whole_model,
+    is_whole,
+    shards,
+    step_of,
+)
 from verl_trgrpo.runs.keys import GPUS, MODEL_PATH
+from verl_trgrpo.runs.run_directory import data_fingerprints, length_asked_for, read_config, recorded_files
 
 # Kinds of content, and the names of their shards.
 _SHARDS = {"model": "model", "optimizer": "optim", "extra": "extra_state"}
@@ -53,7 +65,47 @@ def loading_findings(view: RunView) -> list[Finding]:
         chosen, _ = choose_checkpoint(view.run.directory)
     except InvalidInputError as error:
         return [Finding.error("trainer.default_local_dir", message) for message in error.messages]
-    return _checkpoint_findings(chosen, view) if chosen else []
+    if chosen is None:
+        return []
+    return [*_offering_another(_checkpoint_findings(chosen, view), chosen, view), *_changed_findings(chosen, view)]
+
+
+def _offering_another(findings: list[Finding], chosen: Path, view: RunView) -> list[Finding]:
+    """Add the latest other checkpoint that the run can resume from to the errors about the chosen one."""
+    if not any(each.level is Level.ERROR for each in findings):
+        return findings
+    earlier = sorted((path for path in checkpoints(view.run.directory) if path != chosen), key=step_of, reverse=True)
+    for other in earlier:
+        if not damage(other) and not any(each.level is Level.ERROR for each in _checkpoint_findings(other, view)):
+            offer = f", or go on from {other.name}: trainer.resume_mode=resume_path {RESUME_PATH}={other}"
+            return [replace(each, message=each.message + offer * (each.level is Level.ERROR)) for each in findings]
+    return findings
+
+
+def _changed_findings(checkpoint: Path, view: RunView) -> Iterator[Finding]:
+    """Warn of what may differ from the attempts before and still changes what the run learns: data files, and its length."""
+    directory = view.run.directory
+    trained_on, now = recorded_files(directory), data_fingerprints(view.config)
+    for key, names in now.items():
+        for name, fingerprint in names.items():
+            if name in trained_on and trained_on[name] != fingerprint:
+                reason = (
+                    f"{name} has other content than in the run so far; the resumed run goes on with the new rows, so restore "
+                    "the file, or start over with trainer.resume_mode=disable"
+                )
+                yield view.finding(key, reason, Level.WARNING)
+    recorded = read_config(directory)
+    lengths = [length_asked_for(config) for config in (recorded, view.config) if config is not None]
+    for _, section in _models(view):
+        for name in ("lr_scheduler_type", "lr_decay_style"):
+            key = f"{section}.optim.{name}"
+            if lengths[0] != lengths[-1] and view[key] not in (None, "constant"):
+                there, here = (" ".join(f"{name}={value}" for name, value in length.items()) for length in lengths)
+                reason = (
+                    f"the learning rate follows the length of the run, which was {there} and is {here} now, so its curve bends "
+                    f"at step {step_of(checkpoint)}; keep the length, or set {key}=constant"
+                )
+                yield view.finding(key, reason, Level.WARNING)
 
 
 def _saving_findings(view: RunView) -> list[Finding]:
@@ -104,7 +156,7 @@ def _sharded_findings(directory: Path, section: str, view: RunView) -> list[Find
         )
         return [view.finding(key, f"{reason}, or {_weights_fix(directory, section)}")]
     sizes = {kind: {size for name, size, _ in shards(directory) if name == prefix} for kind, prefix in _SHARDS.items()}
-    held = [kind for kind in _SHARDS if view.gpus in sizes[kind]]
+    held = [kind for kind, found_in in sizes.items() if view.gpus in found_in]
     if sizes["model"] and "model" not in held:
         there, ranks = min(sizes["model"]), f"times trainer.nnodes={view['trainer.nnodes']} makes {view.gpus} ranks"
         fix = f"use {there}, or {_weights_fix(directory, section)}"
@@ -114,6 +166,10 @@ def _sharded_findings(directory: Path, section: str, view: RunView) -> list[Find
         reason = f"{lead}: {directory} holds no shards of model" if "model" not in held else f"{lead}: lacks model"
         fix = f"set it to {_listed(held)}" if "model" in held else _weights_fix(directory, section)
         return [Finding.error(load_key, f"{reason}, so the run would go on with the weights of the base model; {fix}")]
+    if missing := [kind for kind in _LOST if kind in loaded and kind not in held]:
+        reason = f"{lead}: {directory} holds no shards of {' and '.join(missing)}, so veRL cannot load it"
+        lost = ", ".join(_LOST[kind] for kind in missing)
+        return [Finding.error(load_key, f"{reason}; set it to {_listed(held)} ({lost})")]
     return [
         Finding.warning(load_key, f"{lead}: lacks {kind}, so {lost} in the resumed run; add {kind}")
         for kind, lost in _LOST.items()
@@ -140,9 +196,9 @@ def _listed(kinds: Iterable[str]) -> str:
 
 def _weights_fix(directory: Path, section: str) -> str:
     """Return how to go on from a checkpoint's weights where it cannot be resumed from."""
-    key, whole = CRITIC if section == "critic" else MODEL_PATH, directory / "huggingface"
-    if any(whole.glob("*.safetensors")) or any(whole.glob("*.bin")):
-        start = f"start another run from its weights with {key}={whole} and another trainer.experiment_name"
+    key = CRITIC if section == "critic" else MODEL_PATH
+    if has_whole_model(directory):
+        start = f"start another run from its weights with {key}={directory / 'huggingface'} and another trainer.experiment_name"
     elif any(name == "model" for name, _, _ in shards(directory)):
         start = f"export its weights (verl-trgrpo export) and start another run from them with {key}"
     else:

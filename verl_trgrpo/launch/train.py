@@ -33,11 +33,13 @@ from verl_trgrpo.runs.environment import (
 from verl_trgrpo.runs.health import judge
 from verl_trgrpo.runs.metrics import MetricsLog, read_record, write_record
 from verl_trgrpo.runs.run_directory import (
+    DATA_FILES,
     FIRST_PROMPT,
     LAST_STEP,
     SIGNALS,
     TRAINED,
     check_same_run,
+    data_fingerprints,
     is_finished,
     next_start,
     training_length,
@@ -130,7 +132,7 @@ def launch(
 def _is_left(run: ComposedRun, total_steps: int | None) -> bool:
     """Return whether a run has steps to train, and refuse to continue the checkpoint of another configuration."""
     if run.config.trainer.resume_mode == "auto" and latest_checkpoint(run.directory) is not None:
-        check_same_run(run.config, run.directory)
+        check_same_run(run.config, run.directory, run.arguments)
     return not is_finished(run.config, run.directory, total_steps)
 
 
@@ -241,7 +243,8 @@ def _prepare(run: ComposedRun, attempt: int, stream: TextIO, first_prompt: dict[
         command = ["verl.trainer.main_ppo", *run.arguments]
         record = {"trainer": "verl", "algorithm": run.choices.get("algorithm"), "command": command}
         record |= provenance(Path.cwd())
-    write_record(run_dir, record | ({FIRST_PROMPT: first_prompt} if first_prompt else {}))
+    files = {name: found for names in data_fingerprints(run.config).values() for name, found in names.items()}
+    write_record(run_dir, record | {DATA_FILES: files} | ({FIRST_PROMPT: first_prompt} if first_prompt else {}))
     if starts_over:
         for path in MetricsLog(run_dir).attempts():  # the curves of a fresh start are its own
             path.rename(path.with_suffix(".jsonl.old"))
@@ -249,7 +252,7 @@ def _prepare(run: ComposedRun, attempt: int, stream: TextIO, first_prompt: dict[
 
 def _follow(process: TrainingProcess, log: MetricsLog, log_file: Path, progress: RunProgress, stream: TextIO) -> str:
     """Show the steps of a process until it ends; return an error message, or "" if it ended well."""
-    watch = LogWatch(log_file)
+    watch = LogWatch(log_file, process.has_lost)
 
     def show() -> None:
         with contextlib.suppress(ValueError):  # a damaged line must not end a training; whoever reads the run is told

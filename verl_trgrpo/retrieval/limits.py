@@ -105,6 +105,7 @@ class BoundedProtocol(HttpToolsProtocol):
     head_bytes = 0
     began: float | None = None  # when the first byte came of a request that is not here yet as a whole
     moved = 0.0  # when the client last read something
+    patience = 0.0  # seconds for an answer that is not read
     buffered = 0
     pipelined = False
     timer: TimerHandle | None = None
@@ -114,7 +115,7 @@ class BoundedProtocol(HttpToolsProtocol):
         super().connection_made(transport)  # type: ignore[arg-type]
         self.held: Held = self.app_state["held"]
         self.held.connections += 1
-        self.moved = self.loop.time()
+        self.moved, self.patience = self.loop.time(), self.held.limits.deadline
         self.transport.set_write_buffer_limits(CHUNK)
         # uvicorn does so after an answer only.
         self.timeout_keep_alive_task = self.loop.call_later(self.timeout_keep_alive, self.timeout_keep_alive_handler)
@@ -193,6 +194,7 @@ class BoundedProtocol(HttpToolsProtocol):
     def shutdown(self) -> None:
         """Finish the request in work, and end then, at the latest after another deadline."""
         super().shutdown()
+        self.patience = min(self.patience, 2.0)
         self.loop.call_later(self.held.limits.deadline + 2, self.transport.abort)
 
     def _at_work(self) -> bool:
@@ -203,7 +205,7 @@ class BoundedProtocol(HttpToolsProtocol):
         now, buffered, deadline = self.loop.time(), self.transport.get_write_buffer_size(), self.held.limits.deadline
         if buffered != self.buffered:
             self.buffered, self.moved = buffered, now
-        if buffered and now - self.moved > deadline:
+        if buffered and now - self.moved > self.patience:
             self.transport.abort()
         elif self.began is not None and now - self.began > deadline + 1:
             self._refuse(408)

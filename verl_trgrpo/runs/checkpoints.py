@@ -6,6 +6,7 @@ step in the tracker file without checking the directory; this module checks it.
 
 from __future__ import annotations
 
+import os
 import re
 import zipfile
 from collections import defaultdict
@@ -14,10 +15,12 @@ from pathlib import Path
 
 from verl_trgrpo.common.files import write_text
 from verl_trgrpo.common.findings import InvalidInputError
+from verl_trgrpo.common.foreign import ForeignFileError, open_foreign, read_foreign, real_path
 
 TRACKER = "latest_checkpointed_iteration.txt"
 DATA_STATE = "data.pt"
 FSDP_RECORD = "fsdp_config.json"  # version of FSDP and number of ranks
+_TRACKER_LIMIT = 1 << 10
 
 _DIRECTORY = re.compile(r"global_step_(\d+)")
 _SHARD = re.compile(r"(\w+)_world_size_(\d+)_rank_(\d+)\.pt")
@@ -28,49 +31,61 @@ def step_of(checkpoint: Path) -> int:
     return int(checkpoint.name.rsplit("_", 1)[1])
 
 
-def latest_checkpoint(run_dir: Path) -> Path | None:
+def tracked_checkpoint(run_dir: Path) -> Path | None:
     """Return the checkpoint directory that veRL's tracker file names, or None."""
-    tracker = run_dir / TRACKER
-    if not tracker.is_file():
+    try:
+        step = read_foreign(run_dir / TRACKER, _TRACKER_LIMIT).decode(errors="replace").strip()
+    except (FileNotFoundError, NotADirectoryError, ForeignFileError):
         return None
-    step = tracker.read_text(errors="replace").strip()
     checkpoint = run_dir / f"global_step_{step}"
     return checkpoint if step.isdecimal() and checkpoint.is_dir() else None
+
+
+def latest_checkpoint(run_dir: Path) -> Path | None:
+    """Return the checkpoint that `choose_checkpoint` chooses; None where there is none that can be loaded."""
+    try:
+        return choose_checkpoint(run_dir)[0]
+    except InvalidInputError:
+        return None
 
 
 def choose_checkpoint(run_dir: Path) -> tuple[Path | None, str]:
     """Return the checkpoint to resume from: the tracked one if it is complete, else the latest complete one.
 
+    A copy may have left the tracker file out, and a kill in the first save leaves none: it is trusted no further than the
+    directories are.
+
     Returns:
-        the checkpoint, or None without a tracker file: the run starts from scratch then, as in veRL; and a note if it is not
-            the tracked one, else "".
+        the checkpoint, or None where nothing was saved, or one save was begun and not ended: the run starts from scratch then;
+            and a note if it is not the tracked one, else "".
 
     Raises:
         InvalidInputError: no checkpoint is complete; starting over is the user's decision.
     """
-    tracker = run_dir / TRACKER
-    if not tracker.is_file():
-        return None, ""
-    tracked = latest_checkpoint(run_dir)
-    problems = damage(tracked) if tracked else [f"{TRACKER} says {tracker.read_text(errors='replace')!r}"]
+    there = list(checkpoints(run_dir)) if run_dir.is_dir() else []
+    has_tracker = os.path.lexists(run_dir / TRACKER)
+    tracked = tracked_checkpoint(run_dir)
+    problems = damage(tracked) if tracked else []
     if tracked and not problems:
         return tracked, ""
-    found = f"{tracked.name if tracked else run_dir.name}: {'; '.join(problems)}"
-    others = [other for other in checkpoints(run_dir) if other != tracked and not damage(other)]
-    if not others:
-        message = (
-            f"{run_dir} has no checkpoint that can be loaded ({found}); restore one, or start over with "
-            "trainer.resume_mode=disable"
-        )
-        raise InvalidInputError([message])
-    chosen = max(others, key=step_of)
-    return chosen, f"{found}; going on from {chosen.name}, the latest checkpoint that is whole"
+    reason = "; ".join(problems) or f"{TRACKER} {'names no checkpoint' if has_tracker else 'is missing'}"
+    found = f"{tracked.name if tracked else run_dir.name}: {reason}"
+    if others := [other for other in there if other != tracked and not damage(other)]:
+        chosen = max(others, key=step_of)
+        return chosen, f"{found}; going on from {chosen.name}, the latest checkpoint that is whole"
+    if not has_tracker and len(there) <= 1:
+        return None, f"{there[0].name} was not saved to its end, and no other is there" if there else ""
+    message = (
+        f"{run_dir} has no checkpoint that can be loaded ({found}); restore one, or start over with "
+        "trainer.resume_mode=disable"
+    )
+    raise InvalidInputError([message])
 
 
 def settle_checkpoint(run_dir: Path) -> list[str]:
     """Make the tracker file name the checkpoint that `choose_checkpoint` returns.
 
-    Without a tracker file nothing is done. Nothing is deleted. A truncated ``data.pt``, which would stop veRL, is renamed to
+    Nothing is deleted. A truncated ``data.pt``, which would stop veRL, is renamed to
     ``data.pt.damaged``.
 
     Returns:
@@ -81,7 +96,7 @@ def settle_checkpoint(run_dir: Path) -> list[str]:
     """
     chosen, note = choose_checkpoint(run_dir)
     if chosen is None:
-        return []
+        return [f"{note}; the run starts from scratch"] if note else []
     if note:
         write_text(run_dir / TRACKER, str(step_of(chosen)))
     return [*([note] if note else []), *_settle_data_state(chosen)]
@@ -112,21 +127,30 @@ def damage(checkpoint: Path) -> list[str]:
         return ["actor is missing or empty"]
     paths = sorted(path for path in checkpoint.rglob("*.pt") if path != checkpoint / DATA_STATE)
     problems = [f"{path.relative_to(checkpoint)} is cut short" for path in paths if not is_whole(path)]
-    ranks: dict[tuple[Path, str, int], set[int]] = defaultdict(set)
-    for directory in sorted({path.parent for path in paths}):
+    recorded = {path.parent for path in checkpoint.rglob(FSDP_RECORD)}
+    for directory in sorted({path.parent for path in paths} | recorded):
+        found: dict[tuple[str, int], set[int]] = defaultdict(set)
         for kind, size, rank in shards(directory):
-            ranks[directory, kind, size].add(rank)
-    for (directory, kind, size), found in ranks.items():
-        if missing := sorted(set(range(size)) - found):
-            problems.append(f"{directory.relative_to(checkpoint)} lacks {kind} of rank {', '.join(map(str, missing))}")
-    # Rank 0 writes it last: without it, whole kinds of files may be missing.
-    sharded = {directory for directory, _, _ in ranks}
-    problems += [
-        f"{directory.relative_to(checkpoint)} lacks {FSDP_RECORD}"
-        for directory in sorted(sharded)
-        if not (directory / FSDP_RECORD).is_file()
-    ]
+            found[kind, size].add(rank)
+        lacking = [
+            f"{kind} of rank {', '.join(map(str, missing))}"
+            for (kind, size), ranks in found.items()
+            if (missing := sorted(set(range(size)) - ranks))
+        ]
+        if not any(kind == "model" for kind, _ in found) and (found or not has_whole_model(directory)):
+            lacking.append("the shards of the model")
+        if (
+            found and directory not in recorded
+        ):  # rank 0 writes it last: without it, whole kinds of files may be missing
+            lacking.append(FSDP_RECORD)
+        problems += [f"{directory.relative_to(checkpoint)} lacks {what}" for what in lacking]
     return problems
+
+
+def has_whole_model(directory: Path) -> bool:
+    """Return whether veRL saved a Hugging Face model (``hf_model``) beside the shards of a directory."""
+    whole = directory / "huggingface"
+    return any(whole.glob("*.safetensors")) or any(whole.glob("*.bin"))
 
 
 def shards(directory: Path) -> list[tuple[str, int, int]]:
@@ -137,12 +161,10 @@ def shards(directory: Path) -> list[tuple[str, int, int]]:
 
 def is_whole(path: Path) -> bool:
     """Return whether a file of ``torch.save``, a zip archive, is complete: the table of contents is at its end."""
-    if not path.is_file():
-        return False
     try:
-        with zipfile.ZipFile(path):
+        with open_foreign(real_path(path)) as file, zipfile.ZipFile(file):  # users move shards and leave links
             return True
-    except (zipfile.BadZipFile, OSError):
+    except (zipfile.BadZipFile, OSError, ValueError):
         return False
 
 

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
+import os
 import re
+from collections.abc import Mapping, Sequence
+from io import BytesIO
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -12,16 +18,23 @@ from omegaconf.errors import OmegaConfBaseException
 
 from verl_trgrpo.common.files import replaced_file
 from verl_trgrpo.common.findings import InvalidInputError
-from verl_trgrpo.common.text import first_line
-from verl_trgrpo.runs.checkpoints import latest_checkpoint, step_of
+from verl_trgrpo.common.foreign import ForeignFileError, open_foreign, read_foreign
+from verl_trgrpo.common.text import as_plain_yaml, first_line
+from verl_trgrpo.runs.checkpoints import choose_checkpoint, latest_checkpoint, step_of
 from verl_trgrpo.runs.compose import flat, selected
 from verl_trgrpo.runs.keys import LOSS, MODEL_PATH
 from verl_trgrpo.runs.metrics import OPTIONS_FILE, read_record
 
 CONFIG_FILE = "config.yaml"  # veRL's configuration, which made the checkpoints of the directory
 # Keys of run.json: the length that a training was asked for which reached its end, the last step of any training, the first
-# training prompt as the model sees it, and the signals of runs/health.py.
-TRAINED, LAST_STEP, FIRST_PROMPT, SIGNALS = "trained_for", "last_step", "first_prompt", "signals"
+# training prompt as the model sees it, the signals of runs/health.py, and what the data files were.
+TRAINED, LAST_STEP, FIRST_PROMPT, SIGNALS, DATA_FILES = (
+    "trained_for",
+    "last_step",
+    "first_prompt",
+    "signals",
+    "data_files",
+)
 
 # Keys that may differ between attempts of one run: duration, frequencies, logging, and places on the machine. Contents of
 # checkpoints have a check of their own (checks/resume.py).
@@ -33,7 +46,9 @@ MAY_CHANGE = (
     "actor_rollout_ref.actor.checkpoint", "critic.checkpoint",
     "actor_rollout_ref.rollout.custom.search.url",  # the same documents may be served at another address
 )  # fmt: skip
-_MAX_SHOWN = 5
+_MAX_SHOWN, _MAX_VALUE = 5, 100
+# Bytes at each end of a data file that its fingerprint covers.
+_END = 1 << 20
 # What begins a resolver: all but a reference to another key, and oc.select, which veRL's configurations are full of.
 _RESOLVER = re.compile(r"\$\{(?!oc\.select:|[\w.\[\]]*\})")
 _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -68,10 +83,15 @@ def write_config(config: DictConfig, run_dir: Path) -> None:
         raise InvalidInputError([message]) from error
 
 
-def check_same_run(config: DictConfig, run_dir: Path) -> None:
+def check_same_run(config: DictConfig, run_dir: Path, words: Sequence[str] = ()) -> None:
     """Refuse a run directory whose checkpoints were made by another configuration; `MAY_CHANGE` lists what may differ.
 
     Nothing is checked where ``config.yaml`` does not exist.
+
+    Args:
+        config: of the run.
+        run_dir: its directory.
+        words: of its command; those that differ from the recorded ones are named first.
 
     Raises:
         InvalidInputError: keys differ, or the file is damaged.
@@ -79,20 +99,74 @@ def check_same_run(config: DictConfig, run_dir: Path) -> None:
     recorded = read_config(run_dir)
     if recorded is None:
         return
-    asked, found = flat(inert(config)), flat(recorded)
-    differing = sorted(
-        key
-        for key in asked.keys() | found.keys()
-        if asked.get(key) != found.get(key) and not key.startswith(MAY_CHANGE)
-    )
+    differing = _differences(flat(recorded), flat(inert(config)))
     if differing:
-        shown = [f"{key}: {found.get(key)!r} there, {asked.get(key)!r} asked for" for key in differing[:_MAX_SHOWN]]
-        more = [f"and {len(differing) - _MAX_SHOWN} more"] if len(differing) > _MAX_SHOWN else []
+        words_there = _recorded_words(run_dir)
+        typed = _differences(_settings_in(words_there), _settings_in(words)) if words_there else {}
+        lines = [f"{key}: {there} there, {here} asked for" for key, (there, here) in (typed | differing).items()]
+        more = [f"and {len(lines) - _MAX_SHOWN} more"] if len(lines) > _MAX_SHOWN else []
         message = (
-            f"{run_dir} holds a run with another configuration ({'; '.join(shown + more)}); give this run its own "
+            f"{run_dir} holds a run with another configuration ({'; '.join(lines[:_MAX_SHOWN] + more)}); give this run its own "
             "trainer.default_local_dir or trainer.experiment_name, or start over there with trainer.resume_mode=disable"
         )
         raise InvalidInputError([message])
+
+
+def _differences(there: Mapping[str, Any], here: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
+    """Return both values of each key that differs and may not, in the order of the keys."""
+    return {
+        key: tuple(as_plain_yaml(side[key])[:_MAX_VALUE] if key in side else "not set" for side in (there, here))
+        for key in sorted(there.keys() | here.keys())
+        if there.get(key) != here.get(key) and not key.startswith(MAY_CHANGE)
+    }
+
+
+def _settings_in(words: Sequence[str]) -> dict[str, str]:
+    """Return the settings among the words of a command, the name of the primary configuration included."""
+    pairs = [word.lstrip("+").partition("=") for word in words if "=" in word and not word.startswith("-")]
+    names = {name.lstrip("-"): value for name, value in pairwise(words) if name == "--config-name"}
+    return names | {key: value for key, _, value in pairs}
+
+
+def _recorded_words(run_dir: Path) -> list[str]:
+    """Return the words of the command that a run was started with, [] where they are not recorded."""
+    with contextlib.suppress(ValueError):
+        return [str(word) for word in read_record(run_dir).get("command", [])]
+    return []
+
+
+def data_fingerprints(config: DictConfig) -> dict[str, dict[str, str]]:
+    """Return size and hash of both ends of each local data file, by key of the configuration and path.
+
+    The end of a Parquet file has sizes and statistics of all its columns, so that other rows have another fingerprint.
+    """
+    found: dict[str, dict[str, str]] = {}
+    for key in ("data.train_files", "data.val_files"):
+        names = selected(config, key) or []
+        for name in [names] if isinstance(names, str) else names:
+            path = Path(str(name)).expanduser().resolve()
+            with contextlib.suppress(OSError, ForeignFileError), open_foreign(path) as file:
+                size = os.fstat(file.fileno()).st_size
+                head = file.read(_END)
+                file.seek(max(0, size - _END))
+                digest = hashlib.sha256(head + file.read(_END)).hexdigest()
+                found.setdefault(key, {})[str(path)] = f"{size} bytes, {digest[:16]}"
+    return found
+
+
+def recorded_files(run_dir: Path) -> dict[str, str]:
+    """Return the fingerprints of the data files that a run has trained on, by path; {} where they are not recorded."""
+    with contextlib.suppress(ValueError):
+        found = read_record(run_dir).get(DATA_FILES)
+        return found if isinstance(found, dict) else {}
+    return {}
+
+
+def length_asked_for(config: DictConfig) -> dict[str, Any]:
+    """Return the setting that decides how many steps a run has: its steps, or its epochs where these are not set."""
+    steps = selected(config, "trainer.total_training_steps")
+    key = "total_epochs" if steps is None else "total_training_steps"
+    return {key: selected(config, f"trainer.{key}")}
 
 
 def is_finished(config: DictConfig, run_dir: Path, total_steps: int | None) -> bool:
@@ -119,11 +193,15 @@ def training_length(config: DictConfig, total_steps: int | None) -> dict[str, in
 
 def next_start(config: DictConfig, run_dir: Path) -> str:
     """Return what the command of an interrupted or failed training does when it is repeated, without a full stop."""
-    mode, checkpoint = config.trainer.resume_mode, latest_checkpoint(run_dir)
+    mode = config.trainer.resume_mode
     if mode == "resume_path":
         return "the same command starts again from trainer.resume_from_path"
+    try:
+        checkpoint, note = choose_checkpoint(run_dir)
+    except InvalidInputError as error:
+        return f"the same command is refused: {error}"
     if checkpoint is None:
-        return "no checkpoint was saved (trainer.save_freq), so the same command starts from scratch"
+        return f"{note or 'no checkpoint was saved (trainer.save_freq)'}, so the same command starts from scratch"
     command = "the same command" if mode == "auto" else "with trainer.resume_mode=auto the command"
     return f"{command} goes on from the latest checkpoint, {checkpoint.name}"
 
@@ -170,12 +248,15 @@ def read_config(run_dir: Path) -> DictConfig | None:
         InvalidInputError: it is damaged.
     """
     path = run_dir / CONFIG_FILE
-    if not path.is_file():
-        return None
     try:
-        with path.open("rb") as file:  # a few lines of YAML with aliases can stand for gigabytes
-            aliases = any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(file, _Loader))
-        config = None if aliases else OmegaConf.load(path)
+        content = read_foreign(path)
+        # A few lines of YAML with aliases can stand for gigabytes.
+        aliases = any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(content, _Loader))
+        config = None if aliases else OmegaConf.load(BytesIO(content))
+    except FileNotFoundError:
+        return None
+    except ForeignFileError as error:
+        raise InvalidInputError([str(error)]) from error
     except (OSError, yaml.YAMLError, OmegaConfBaseException, RecursionError, ValueError) as error:
         reason = first_line(error)
     else:

@@ -11,8 +11,8 @@ import time
 
 import pytest
 
+from verl_trgrpo.common.sandbox import Sandbox
 from verl_trgrpo.tasks import compute_score
-from verl_trgrpo.tasks.judge import Judge
 from verl_trgrpo.tasks.math.reward import judge, score_math
 from verl_trgrpo.tasks.math.spelling import normalize
 
@@ -105,7 +105,7 @@ def test_a_comparison_is_stopped_at_its_limit_and_reported():
 def test_a_judge_that_cannot_start_is_a_clear_error(monkeypatch, tmp_path):
     (tmp_path / "mpmath.py").write_text("raise ImportError('no such library here')")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    client = Judge(FUNCTION)
+    client = Sandbox(FUNCTION)
     with pytest.raises(RuntimeError, match="cannot start: ImportError: no such library here"):
         client.ask("x", "y", limit=1.0)
     assert client.process is None
@@ -138,7 +138,7 @@ LONG = {
 
 def test_a_long_right_answer_is_as_far_from_the_limit_in_a_new_judge_as_later():
     most = inspect.signature(score_math).parameters["math_time_limit"].default / 2
-    client = Judge(FUNCTION)
+    client = Sandbox(FUNCTION)
     try:
         for gold, answer in LONG.values():
             for _ in range(2):

@@ -6,12 +6,14 @@ all others fail with EPERM, also for root. Elsewhere, and where the kernel refus
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import platform
 import resource
 import signal
 import sys
+from pathlib import Path
 
 # System calls of a computation, by number on (x86-64, AArch64); None where the machine has no such call.
 _ALLOWED: dict[str, tuple[int | None, int | None]] = {
@@ -56,12 +58,14 @@ def restrict(memory: int) -> str:
     """Give up everything but computing, for good; the open files stay open.
 
     Args:
-        memory: bytes of address space.
+        memory: bytes of address space, beyond what the process has now.
 
     Returns:
         Why the kernel refuses to filter system calls, so that only the limits of memory, time and file size hold;
         empty where they are filtered.
     """
+    with contextlib.suppress(OSError):  # not Linux
+        memory += int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
     for limit, value in (
         (resource.RLIMIT_AS, memory),

@@ -10,14 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from verl_trgrpo.tasks.judge import RENEW_AFTER, Judge, Judges, _warn_unfiltered
+from verl_trgrpo.common.sandbox import RENEW_AFTER, Sandbox, _warn_unfiltered
+from verl_trgrpo.tasks.judge import Judges
 
-FUNCTION = "tests.tasks.hostile_functions:call"
+FUNCTION = "tests.common.hostile_functions:call"
 
 
 @pytest.fixture(scope="module")
 def judge():
-    judge = Judge(FUNCTION)
+    judge = Sandbox(FUNCTION)
     yield judge
     judge.close()
 
@@ -44,7 +45,7 @@ def test_a_refused_filter_is_one_warning_and_answers_are_judged(judge, caplog, t
     assert works(judge) and not caplog.records
     existing = tmp_path / "existing"
     existing.touch()
-    unfiltered = Judge("tests.tasks.refused_filter:call")
+    unfiltered = Sandbox("tests.common.refused_filter:call")
     for _ in range(2):
         assert works(unfiltered)
         unfiltered.close()
@@ -67,10 +68,12 @@ def test_what_ends_a_worker_is_reported_and_the_next_question_is_answered(judge,
 
 
 @pytest.mark.parametrize("action", ["text", "NaN", "huge"])
-def test_a_value_that_is_not_a_finite_number_is_an_error(judge, action):
+def test_a_verdict_that_is_not_a_finite_number_is_an_error(action):
+    judges = Judges(FUNCTION)
     with pytest.raises(TimeoutError):
-        judge.ask(action, limit=5.0)
-    assert works(judge)
+        judges.ask(action, limit=5.0)
+    assert judges.ask("add", 2, 3, limit=5.0)[0] == 5
+    judges.close()
 
 
 def test_a_worker_that_forges_replies_reaches_no_other_worker(judge):
@@ -108,7 +111,7 @@ def test_a_reply_that_is_not_finished_ends_its_worker(judge, monkeypatch):
     judge.close()
     assert works(judge)
     with monkeypatch.context() as patch, pytest.raises(TimeoutError):
-        patch.setattr("verl_trgrpo.tasks.judge.WALL_SECONDS", 2.0)
+        patch.setattr("verl_trgrpo.common.sandbox.WALL_SECONDS", 2.0)
         judge.ask("half a reply", limit=0.01)
     assert works(judge)
 
@@ -178,7 +181,7 @@ def test_a_silent_judge_is_replaced_and_reported(judge, monkeypatch):
     for process in processes_of_session(old):
         os.kill(process, signal.SIGSTOP)
     with monkeypatch.context() as patch, pytest.raises(TimeoutError):
-        patch.setattr("verl_trgrpo.tasks.judge.WALL_SECONDS", 0.5)
+        patch.setattr("verl_trgrpo.common.sandbox.WALL_SECONDS", 0.5)
         judge.ask("add", 2, 3, limit=0.01)
     wait_until(lambda: not processes_of_session(old))
     assert works(judge)
@@ -188,7 +191,7 @@ def test_a_silent_judge_is_replaced_and_reported(judge, monkeypatch):
 def test_the_judge_ends_with_its_user(ending):
     works = ending == "kill while it works"
     code = (
-        f"import sys; from verl_trgrpo.tasks.judge import Judge; judge = Judge({FUNCTION!r}); "
+        f"import sys; from verl_trgrpo.common.sandbox import Sandbox; judge = Sandbox({FUNCTION!r}); "
         "assert judge.ask('add', 2, 3, limit=5.0)[0] == 5; print(judge.process.pid, flush=True); "
         + ("judge.ask('half a reply', limit=50.0)" if works else "sys.stdin.read()")
     )
@@ -207,5 +210,5 @@ def test_the_judge_ends_with_its_user(ending):
     noise = user.stderr.read()
     user.stdout.close(), user.stderr.close()
     wait_until(lambda: not processes_of_session(pid))
-    assert "judge" not in noise
+    assert "sandbox" not in noise
     assert ending == "interrupt" or not noise
