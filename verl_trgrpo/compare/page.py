@@ -120,7 +120,10 @@ def notes(arms: Mapping[str, Sequence[Run]], baseline: str, upto: int) -> list[s
             run.name for run in runs if run.label != baseline and run.seed not in seeds
         ],
         "Sick (verl-trgrpo health)": [
-            f"{run.name}, {found.signal.name} from step {found.first}" for run in runs for found in judge(run.steps) if found.sick
+            f"{run.name}, {found.signal.name} from step {found.first}"
+            for run in runs
+            for found in judge(run.steps)
+            if found.sick
         ],
         "Not a number, and left out": [text for run in runs for text in _not_finite(run)],
     }

@@ -244,7 +244,8 @@ def _references(signal: Signal, y: Values, level: Values, window: int, worst: fl
     size, count = len(y), min(_START, max(2, len(y) // 3))
     reference, start = np.full(size, np.nan), float(np.median(y[:count]))
     if signal.unit == "part":
-        early = np.arange(size) < (window - 1) // 2  # of too few values to be the best
+        # One validation may be the best, of many answers; one step may not.
+        early = np.arange(size) < max((window - 1) // 2, 0 if signal.metrics == VALIDATION else 2)
         reference[window:] = np.minimum.accumulate(np.where(early, np.inf, level))[: size - window]
         reached = np.fmax(np.maximum(np.abs(reference), start - reference), -worst - reference)
         return reference, signal.change * reached + 1e-9

@@ -69,8 +69,8 @@ class History:
         validated = [step for step in steps if any(name in step.metrics for name in core)]
         self._columns = {name: (np.array(cell[0], float), np.array(cell[1], float)) for name, cell in cells.items()}
         self._broken = [name for name, (_, values) in self._columns.items() if not np.isfinite(values).all()]
-        accuracies = [(step.number, step.accuracy) for step in validated]
-        self._columns[ACCURACY] = tuple(np.array(accuracies, float).reshape(-1, 2).T)
+        accuracies = np.array([(step.number, step.accuracy) for step in validated], float).reshape(-1, 2)
+        self._columns[ACCURACY] = accuracies[:, 0], accuracies[:, 1]
 
     def metrics(self, pattern: str, broken: bool = False) -> list[str]:
         """Return the metrics of a name, or those of them with a value that is not finite."""
