@@ -18,8 +18,8 @@ from tests.foreign_runs import CONFIG, DUMP, METRICS, OPTIONS, RECORD, call, com
 PACKAGE = Path(verl_trgrpo.__file__).parent
 HUGE = int("9" * 400)
 ODD = [
-    None, True, False, 0, -1, 1.5, HUGE, -HUGE, 1 << 60, float("inf"), float("nan"), "", "word", "\ud800", "\x1b]0;x\x07", "a\u202eb\nc",
-    "x" * 10_000, "9" * 400, [], [1, None], [[]], {}, {"a": {}}, {"\ud800": 1}, {"a\x1b[2J": "b"},
+    None, True, False, 0, -1, 1.5, HUGE, -HUGE, 1 << 60, float("inf"), float("nan"), "", "word", "\ud800", "\x1b]0;x\x07",
+    "a\u202eb\nc", "x" * 10_000, "9" * 400, [], [1, None], [[]], {}, {"a": {}}, {"\ud800": 1}, {"a\x1b[2J": "b"},
 ]  # fmt: skip
 
 

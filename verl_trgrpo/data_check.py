@@ -30,6 +30,7 @@ from verl_trgrpo.data.rows import (
     ground_truth_of,
     is_chat,
     prompt_findings,
+    reserved_findings,
     row_keys,
     tag_findings,
     truth_findings,
@@ -272,7 +273,13 @@ def _check_rows(
 
 def content_findings(row: RawRow, where: str) -> Iterator[tuple[str, Finding]]:
     """Check prompt, ground truth and agent loop of a row: veRL's loops or those of this package; a run may have others."""
-    for name, check in (("prompt", prompt_findings), ("chat tags", tag_findings), ("ground truth", truth_findings)):
+    by_name = {
+        "columns": reserved_findings,
+        "prompt": prompt_findings,
+        "chat tags": tag_findings,
+        "ground truth": truth_findings,
+    }
+    for name, check in by_name.items():
         for finding in check(row, where):
             yield name, finding
     agent = row.get("agent_name", SINGLE_TURN)

@@ -30,7 +30,7 @@ def test_a_comparison_expands_to_its_runs_by_their_records(tmp_path):
     write_record(root / "runs" / "grpo" / "seed-1", arm="renamed", seed=5)
     runs = read_runs([str(root)])
     assert names(runs) == [("grpo", 0), ("renamed", 5), ("tr_grpo", 0), ("tr_grpo", 1)]
-    assert runs[0].record["commit"] == "abc1234567890"
+    assert runs[0].record.commit == "abc1234567890"
 
 
 def test_a_directory_of_runs_expands_and_leaves_other_files_alone(tmp_path):

@@ -256,7 +256,7 @@ def test_an_unfinished_line_waits_and_a_damaged_one_is_left_out(tmp_path, caplog
     path.write_text(whole[:-10])
     assert len(read_samples(tmp_path, most=9).pairs) == 1
     path.write_text("[]\n" + whole)
-    assert len(read_samples(tmp_path, most=9).pairs) == 2 and "1.jsonl, line 1, is damaged ([])" in caplog.text
+    assert len(read_samples(tmp_path, most=9).pairs) == 2 and "1.jsonl, line 1, is damaged (content=[]" in caplog.text
 
 
 def test_what_verl_dumps_is_read(tmp_path):

@@ -12,7 +12,7 @@ from verl_trgrpo.common.findings import Finding, InvalidInputError, Level, findi
 from verl_trgrpo.common.text import as_plain_yaml, count_of, did_you_mean
 from verl_trgrpo.data.prompts import SINGLE_TURN, TOOL_AGENT, TOOLS, RolloutPrompts, agent_loops, tool_schemas
 from verl_trgrpo.data.rows import UnreadableError, is_chat
-from verl_trgrpo.data.verl_files import DataFile, column_findings, concatenation_findings, missing_values
+from verl_trgrpo.data.verl_files import DataFile, column_findings, concatenation_findings, row_problems
 from verl_trgrpo.runs.compose import resolved, selected
 from verl_trgrpo.runs.keys import AGENT, REWARD, REWARD_MODEL, ROLLOUT
 from verl_trgrpo.tasks.ground_truths import reward_findings
@@ -112,7 +112,7 @@ def _file_findings(
         findings.append(Finding.error(key, message))
     # Where a reward model alone scores the responses, veRL reads no ground truth.
     needs_truth = selected(config, f"{REWARD}.path") or not selected(config, f"{REWARD_MODEL}.enable")
-    for problem, rows, first in missing_values(file, prompt_key, loops):
+    for problem, rows, first in row_problems(file, prompt_key, loops):
         empty = problem.startswith("reward_model.ground_truth")
         if problem.startswith("reward_model") and not needs_truth:
             continue

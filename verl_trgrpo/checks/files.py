@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 from omegaconf import ListConfig
@@ -12,6 +13,7 @@ from omegaconf import ListConfig
 from verl_trgrpo.checks.view import CRITIC, DATA, DATA_SET, TOKENIZER, RunView
 from verl_trgrpo.common.files import read_json
 from verl_trgrpo.common.findings import Finding, Level
+from verl_trgrpo.common.foreign import ForeignFileError, check_model_directory
 from verl_trgrpo.common.text import did_you_mean, first_line
 from verl_trgrpo.runs.keys import MANAGER, MODEL, MODEL_PATH, REWARD, REWARD_MODEL
 
@@ -116,6 +118,8 @@ def model_findings(view: RunView) -> list[Finding]:
 
     Code of a directory is executed where ``model.trust_remote_code`` allows it, and not otherwise.
     """
+    if refused := [*_refused_directories(view)]:
+        return refused
     name, trusted = str(view[MODEL_PATH]), bool(view[f"{MODEL}.trust_remote_code"])
     path = Path(name).expanduser()
     tokenizer = Path(str(view[TOKENIZER] or name)).expanduser()
@@ -139,6 +143,22 @@ def model_findings(view: RunView) -> list[Finding]:
         key, path = f"{REWARD_MODEL}.model_path", Path(str(judge)).expanduser()
         findings += [Finding.error(key, error) for error in _code_errors(path, path, trusted, key)]
     return findings
+
+
+def _refused_directories(view: RunView) -> Iterator[Finding]:
+    """Look through the directories that veRL or this check will open."""
+    used = {CRITIC: view.needs_critic, f"{REWARD_MODEL}.model_path": view[f"{REWARD_MODEL}.enable"]}
+    for key in (
+        MODEL_PATH,
+        TOKENIZER,
+        f"{MODEL}.hf_config_path",
+        f"{MODEL}.lora_adapter_path",
+        *filter(used.get, used),
+    ):
+        try:
+            check_model_directory(Path(str(view[key] or "-")).expanduser())
+        except ForeignFileError as error:
+            yield Finding.error(key, f"{key}: {error}")
 
 
 def _code_errors(model: Path, tokenizer: Path, trusted: bool, key: str) -> list[str]:

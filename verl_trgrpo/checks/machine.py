@@ -18,11 +18,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 
 from verl_trgrpo.checks.view import DATA_SET, OWN_MANAGER, OWN_REWARDS, RunView
 from verl_trgrpo.common.extras import install
 from verl_trgrpo.common.findings import Finding, Level
+from verl_trgrpo.common.foreign import load_yaml, read_foreign
 from verl_trgrpo.common.text import did_you_mean
 from verl_trgrpo.data.prompts import TOOLS, own_agent_loops
 from verl_trgrpo.runs.compose import loggers_of, selected
@@ -137,7 +138,10 @@ def _cluster(config: DictConfig) -> tuple[str, str] | None:
     """Return what names the Ray cluster that the run will connect to, and its address; None if it starts its own."""
     key = "ray_kwargs.ray_init.address"
     started_here = Path(os.environ.get("RAY_TMPDIR", "/tmp"), "ray", "ray_current_cluster")  # by `ray start`
-    local = started_here.read_text().strip() if started_here.is_file() else None
+    try:
+        local = read_foreign(started_here).decode(errors="replace").strip()
+    except FileNotFoundError:
+        local = None
     # In Ray's order: an address that is given counts more than that of the environment, "auto" less.
     places = {key: selected(config, key), "RAY_ADDRESS": os.environ.get("RAY_ADDRESS"), str(started_here): local}
     known = ((name, address) for name, address in places.items() if address and address != "auto")
@@ -278,7 +282,7 @@ def _own_objects(view: RunView) -> Iterator[_Object]:
     loops = own_agent_loops(config)
     named[f"{AGENT}.agent_loop_config_path"] = [loops.get(agent) for agent in sorted(view.agents)]
     if (file := view[f"{TOOLS}.tool_config_path"]) and view.may_call_tools:
-        tools = OmegaConf.load(Path(file).expanduser()).tools
+        tools = load_yaml(Path(file).expanduser()).tools
         named[f"{TOOLS}.tool_config_path"] = [tool.get("class_name") for tool in tools]
     for key, place in ((key, place) for key, names in named.items() for place in names if place):
         module, _, name = str(place).rpartition(".")

@@ -18,10 +18,10 @@ import tyro
 from verl_trgrpo import __version__
 from verl_trgrpo.common.files import write_text
 from verl_trgrpo.common.findings import raise_invalid
-from verl_trgrpo.common.foreign import ForeignFileError
+from verl_trgrpo.common.foreign import ForeignFileError, lines_of, open_foreign
 from verl_trgrpo.common.options import Options
 from verl_trgrpo.common.text import render_page
-from verl_trgrpo.common.typed import Number, Schema, Text, typed_line
+from verl_trgrpo.common.typed import Number, Schema, typed_line
 from verl_trgrpo.compare.arms import Run, group_arms, last_common_step, read_runs
 from verl_trgrpo.compare.comparison import compare_runs
 from verl_trgrpo.compare.plots import plot_arms
@@ -200,10 +200,10 @@ class DumpedResponse(NamedTuple):
 
 
 class DumpedLine(Schema):
-    """One line of veRL's dump of a validation."""
+    """One line of veRL's dump of a validation; a model may have written lone surrogates."""
 
-    input: Text
-    output: Text
+    input: str
+    output: str
     gts: Any = None
     score: Number = None
     acc: Number = None
@@ -255,8 +255,8 @@ def read_responses(path: Path) -> dict[tuple[str, str], DumpedResponse]:
     """
     found: dict[tuple[str, str], DumpedResponse] = {}
     damaged = []
-    with path.open("rb") as file:
-        for number, line in enumerate(file, start=1):
+    with open_foreign(path) as file:
+        for number, line in enumerate(lines_of(file, path), start=1):
             if not line.endswith(b"\n"):
                 break
             try:

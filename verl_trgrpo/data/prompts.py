@@ -17,6 +17,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from verl_trgrpo.common.files import read_json
 from verl_trgrpo.common.findings import InvalidInputError
+from verl_trgrpo.common.foreign import check_model_directory, load_yaml
 from verl_trgrpo.common.progress import cpu_limit
 from verl_trgrpo.common.text import first_line
 
@@ -110,6 +111,8 @@ class RolloutPrompts:
         }
         template = template_options(config)
         custom = template.pop("chat_template", None)
+        if options["local_files_only"]:
+            check_model_directory(Path(name))
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # about the padding token
@@ -220,7 +223,7 @@ def _read_yaml(config: DictConfig, key: str) -> Any:
 
     file = str(OmegaConf.select(config, key))
     try:
-        return OmegaConf.to_container(OmegaConf.load(resolve_config_path(file)), resolve=False)
+        return OmegaConf.to_container(load_yaml(Path(resolve_config_path(file))), resolve=False)
     except Exception as error:  # YAML, OmegaConf and the file system raise many types
         raise InvalidInputError([f"{key}={file}: cannot be read ({first_line(error)}); correct it"]) from error
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from verl_trgrpo.common.foreign import open_foreign
 from verl_trgrpo.common.text import escape_controls
 
 
@@ -119,7 +120,7 @@ class _Lines:
 
     def read(self, last: bool = False) -> Iterator[str]:
         """Yield the lines that have ended since the last call; with `last` also one that has not."""
-        with self._path.open("rb") as file:
+        with open_foreign(self._path) as file:
             file.seek(self._offset)
             while block := file.read(_BLOCK):
                 self._offset += len(block)

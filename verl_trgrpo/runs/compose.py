@@ -15,6 +15,7 @@ from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
 from verl_trgrpo.common.findings import InvalidInputError
+from verl_trgrpo.common.foreign import read_foreign, real_path
 from verl_trgrpo.config import CONFIG_DIRECTORIES, OWN_CONFIGS
 from verl_trgrpo.runs.hydra_messages import UNKNOWN_KEY, one_line, unknown_key
 from verl_trgrpo.runs.keys import OLD_SECTIONS
@@ -242,6 +243,7 @@ def _recipe_file(source: str | Path) -> Path | None:
         return None
     if recipe.suffix != ".yaml" or not recipe.is_file():
         raise InvalidInputError([f"recipe {source}: does not exist, or does not end in .yaml; give a recipe file"])
+    read_foreign(real_path(recipe))  # Hydra opens it by its path
     return recipe.resolve()
 
 

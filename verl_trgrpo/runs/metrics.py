@@ -13,7 +13,7 @@ from typing import Any
 
 from pydantic import field_validator
 
-from verl_trgrpo.common.foreign import ForeignFileError
+from verl_trgrpo.common.foreign import ForeignFileError, lines_of, open_foreign
 from verl_trgrpo.common.typed import Number, Schema, Text, Whole, typed_line
 
 # Names of the main metrics.
@@ -99,9 +99,9 @@ class MetricsLog:
         """
         for path in self.attempts():
             damaged: list[ForeignFileError] = []
-            with path.open("rb") as file:
+            with open_foreign(path) as file:
                 file.seek(self._offsets.get(path, 0))
-                for line in file:
+                for line in lines_of(file, path):
                     if not line.endswith(b"\n"):
                         break  # still being written
                     begins = path not in self._offsets
@@ -137,7 +137,7 @@ def read_steps(path: Path) -> list[Step]:
     if path.is_file():
         if path.suffix != ".jsonl":
             return []
-        with path.open("rb") as file:
+        with open_foreign(path) as file:
             first = file.readline(1 << 20).lstrip()  # dumps of responses have the same suffix
         if not first.startswith(b'{"step"') or b'"data"' not in first:
             return []

@@ -11,7 +11,6 @@ from pydantic import Field
 from verl_trgrpo.common.files import write_json
 from verl_trgrpo.common.foreign import ForeignFileError
 from verl_trgrpo.common.typed import Read, Schema, Text, Whole, read_typed
-from verl_trgrpo.runs.keys import LOSS, MODEL_PATH
 
 RECORD_FILE = "run.json"
 OPTIONS_FILE = "options.json"
@@ -57,8 +56,8 @@ class OptionsRecord(Schema):
 class ConfigKeys(Schema):
     """The keys of a recorded ``config.yaml`` whose values are not only shown or compared."""
 
-    base_model: Text | None = Field(None, alias=MODEL_PATH)
-    shaping: dict[Text, Any] | None = Field(None, alias=f"{LOSS}.shaping")
+    base_model: Text | None = Field(None, alias="actor_rollout_ref.model.path")
+    shaping: dict[Text, Any] | None = Field(None, alias="actor_rollout_ref.actor.policy_loss.shaping")
     train_files: Text | list[Text] | None = Field(None, alias="data.train_files")
     val_files: Text | list[Text] | None = Field(None, alias="data.val_files")
 

@@ -7,6 +7,7 @@ import hashlib
 import os
 import re
 from collections.abc import Mapping, Sequence
+from io import BytesIO
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from verl_trgrpo.common.files import replaced_file
 from verl_trgrpo.common.findings import InvalidInputError
-from verl_trgrpo.common.foreign import ForeignFileError, open_foreign
+from verl_trgrpo.common.foreign import ForeignFileError, open_foreign, read_foreign
 from verl_trgrpo.common.text import as_plain_yaml, first_line
 from verl_trgrpo.common.typed import typed
 from verl_trgrpo.runs.checkpoints import choose_checkpoint, latest_checkpoint, step_of
@@ -243,24 +244,23 @@ def read_config(run_dir: Path) -> DictConfig | None:
         InvalidInputError: it is damaged.
     """
     path = run_dir / CONFIG_FILE
-    if not path.is_file():
-        return None
     try:
-        with path.open("rb") as file:  # a few lines of YAML with aliases can stand for gigabytes
-            aliases = any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(file, _Loader))
-        config = None if aliases else OmegaConf.load(path)
+        content = read_foreign(path)
+        # A few lines of YAML with aliases can stand for gigabytes.
+        aliases = any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(content, _Loader))
+        config = None if aliases else OmegaConf.load(BytesIO(content))
+        if isinstance(config, DictConfig):
+            config = inert(config)
+            names = [str(field.alias) for field in ConfigKeys.model_fields.values()]
+            typed(ConfigKeys, {name: resolved(config, name) for name in names}, path)
+            return config
+        reason = "not a mapping, or with aliases"
+    except FileNotFoundError:
+        return None
+    except ForeignFileError as error:
+        raise InvalidInputError([str(error)]) from error
     except (OSError, yaml.YAMLError, OmegaConfBaseException, RecursionError, ValueError, AssertionError) as error:
         reason = first_line(error)
-    else:
-        reason = "not a mapping, or with aliases"
-        if isinstance(config, DictConfig):
-            try:
-                config = inert(config)
-                names = [str(field.alias) for field in ConfigKeys.model_fields.values()]
-                typed(ConfigKeys, {name: resolved(config, name) for name in names}, path)
-                return config
-            except (ForeignFileError, OmegaConfBaseException, RecursionError) as error:
-                reason = first_line(error)
     message = f"{path} is damaged ({reason}); restore or remove it, or start over with trainer.resume_mode=disable"
     raise InvalidInputError([message])
 
