@@ -36,9 +36,10 @@ import yaml
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from studies.chains import convergence
+from studies.chains import convergence, untuned
 from studies.chains import map as chains_map
 from studies.chains.effects import Effect, difference_text, effect, p_text, pooled
+from studies.chains.reading import Records
 from studies.gradients import results as gradients_results
 from studies.update_effects import results as update_effects_results
 from verl_trgrpo.common.files import replaced_file, write_json, write_text
@@ -217,6 +218,11 @@ def stated(study: Mapping[str, Any]) -> str:
     return "\n".join(("Stated before the runs:", "", *(f"- {text}" for text in hypotheses))) if hypotheses else ""
 
 
+def declared(records: Records) -> str:
+    """Return the origin of records of chains, and their study's hypotheses."""
+    return f"{origin(records.lines.values())}. {stated(records.study)}" if records.lines else stated(records.study)
+
+
 def origin(records: Iterable[Mapping[str, Any]]) -> str:
     """Return commits, versions and machines of records."""
     records = list(records)
@@ -226,10 +232,16 @@ def origin(records: Iterable[Mapping[str, Any]]) -> str:
     return ", ".join([f"Commit {' and '.join(sorted(commits))}", *places])
 
 
-def convergence_records() -> convergence.Records:
-    """Return the records of chains to convergence."""
-    study = declaration(STUDIES / "chains" / "study.yaml")
-    return convergence.Records.read(STUDIES / "chains" / "records" / "convergence.jsonl.xz", study)
+def chain_records(study: str, records: str = "") -> Records:
+    """Return the records of a study of chains; none if it has not been run."""
+    path = STUDIES / "chains" / "records" / f"{records or study}.jsonl.xz"
+    declared = declaration(STUDIES / "chains" / f"{study}.yaml")
+    return Records.read(path, declared) if path.is_file() else Records([], declared)
+
+
+def convergence_records() -> Records:
+    """Return the records of chains of 320 steps."""
+    return chain_records("study", "convergence")
 
 
 def map_records() -> tuple[dict[chains_map.Key, dict[str, Any]], dict[str, Any]]:
@@ -248,41 +260,42 @@ def effects_records() -> tuple[dict[str, Any], list[str]]:
 def summary() -> str:
     """Return the table of all settings: whether to switch TR-GRPO on."""
     lines, study = map_records()
-    found = chains_map.outcomes(lines, study)
-
-    def chains(likely: bool, passes: int) -> Effect:
-        own = chains_map.by_chain(found, "adam", "tr_grpo", passes)
-        return pooled([one.effect for (_, right), one in own.items() if (right >= 0.5) == likely])
-
-    rows = []
+    records, rows = convergence_records(), []
 
     def row(where: str, what: str, found: Effect, seeds: str, sure: str = "") -> None:
         seen = p_text(found.p) if found.p < 0.05 else f"not seen ({p_text(found.p)})"
         rows.append([where, what, difference_text(found), seeds, sure or seen])
 
-    where = "chains of tokens, exact accuracy"
-    row(where, "40 steps; right decision likely at the start (0.5, 0.75)", chains(True, 1), "8 chains x 100")
-    row(where, "40 steps; right decision rare (0.1, 0.25)", chains(False, 1), "8 chains x 100")
-    several = [one.effect for one in chains_map.by_chain(found, "adam", "tr_grpo", 4).values()]
-    row(where, "40 steps; four passes over each batch", pooled(several), f"{len(several)} chains x 100")
-    records = convergence_records()
-    arms, end = (records.study["primary"], records.study["baseline"]), records.steps[-1]
-    equal = {chain: records.difference(chain, arms, end) for chain in records.chains(*arms)}
-    p = convergence.corrected(
-        {chain: equivalence_p_value(one.values, 0.01) or 0.0 for chain, one in equal.items()}, len(records.planned)
-    )
-    for chain, one in equal.items():
-        level = sum(records.accuracies(chain, arms[1], end)) / len(one.values)
-        what = f"{end} steps, GRPO at {level:.2f}; right {chain[1]:g}, {chain[0]} fillers"
-        sure = f"equal within 0.01: {p_text(p[chain])}" if p[chain] < 0.05 else "equality within 0.01 not shown"
-        row(where, what, one, f"{len(one.values)}", sure)
+    def chains(step: int, likely: bool, of: str = "held_out") -> Effect:
+        own = [chain for chain in records.chains(*records.arms) if (chain[1] >= 0.5) == likely]
+        return pooled([records.rates_effect(chain, step, of) for chain in own])
+
+    where, (early, end) = "chains of tokens, exact accuracy", records.study["horizons"]
+    row(where, f"{early} steps; right decision likely at the start (0.5, 0.75)", chains(early, True), "4 chains x 200")
+    row(where, f"{early} steps; right decision rare (0.1)", chains(early, False), "2 chains x 200")
+    several = chains_map.by_chain(chains_map.outcomes(lines, study), "adam", "tr_grpo", 4).values()
+    row(where, f"{early} steps; four passes over each batch", pooled([one.effect for one in several]), "4 chains x 100")
+    level = equivalence_p_value((likely := chains(end, True)).values, records.study["margin"]) or 0.0
+    row(where, f"{end} steps; right decision likely", likely, "4 chains x 200", f"equal within 0.01: {p_text(level)}")
+    for of in ("held_out", "train"):
+        row(
+            where, f"{end} steps; right decision rare, {of.replace('_', ' ')}", chains(end, False, of), "2 chains x 200"
+        )
     row("SmolLM2-135M, words of a kind", "60 steps, 0.35 to 0.8", effect(pairs("small_lm_categories")), "8")
     words = effect([one for name in WORD_PROBLEMS for one in pairs(name)])
     where = "SmolLM2-135M, word problems"
     row(where, "12 steps, to 0.3; four settings together", words, f"{len(words.values)} pairs")
-    row(where, "of these, the setting with the largest difference", effect(pairs("small_lm")), "6")
+    largest = effect(pairs("small_lm"))
+    sure = f"{p_text(largest.p)}, as the largest of four {p_text(min(1.0, 4 * largest.p))}"
+    row(where, "of these, the setting with the largest difference", largest, "6", sure)
     published = effect(pairs("small_lm", "tr_grpo_published"))
-    row(where, "published form: weights inside the clip, KL loss", published, "6", "**do not use it**")
+    row(
+        where,
+        "published form: weights inside the clip, with a KL loss that GRPO lacks",
+        published,
+        "6",
+        "**do not use it**",
+    )
     return markdown_table(rows, ["where", "what", "accuracy, TR-GRPO minus GRPO", "seeds", "how sure"])
 
 
@@ -292,10 +305,19 @@ def makers() -> dict[str, Callable[[], str]]:
     records, (runs, arms) = convergence_records(), effects_records()
     places: dict[str, Callable[[], str]] = {"summary": summary, "tiny_models": tiny_models}
     places["small_lm_categories.training"] = training_table
-    for table in ("end", "path", "passing", "rates", "worth"):
+    for table in ("groups", "path", "passing", "gaps", "rates", "worth"):
         places[f"convergence.{table}"] = functools.partial(getattr(convergence, f"{table}_table"), records)
-    places["convergence.missing"] = functools.partial(convergence.missing_text, records)
-    places["convergence.stated"] = lambda: f"{origin(records.lines.values())}. {stated(records.study)}"
+    for name, step in zip(("early", "end"), records.study["horizons"], strict=True):
+        places[f"convergence.{name}"] = functools.partial(convergence.horizon_table, records, step)
+    pairs_records, rare = chain_records("pairs"), chain_records("rare")
+    for part in ("new_first", "new_answer"):
+        places[f"pairs.{part}"] = functools.partial(untuned.pairs_table, pairs_records, part)
+    places |= {
+        "rare.tests": functools.partial(untuned.rare_tests, rare),
+        "rare.path": functools.partial(untuned.rare_table, rare),
+    }
+    for name, one in (("convergence", records), ("pairs", pairs_records), ("rare", rare)):
+        places[f"{name}.stated"] = functools.partial(declared, one)
     for name in ("map", "pooled", "power", "sgd", "controls", "off_policy", "prediction"):
         places[f"map.{name}"] = functools.partial(lambda one: chains_map.sections(lines, study)[one], name)
     places["map.stated"] = lambda: f"{origin(lines.values())}. {stated(study)}"

@@ -50,7 +50,7 @@ def shipped_yaml_parsed_once() -> Iterator[None]:
     parsed = cache(lambda path, _changed: load(path))
 
     def load_once(file):
-        path = Path(getattr(file, "name", file))
+        path = Path(getattr(file, "name", file if isinstance(file, str) else ""))
         shipped = any(place in str(path) for place in places)
         return parsed(path, path.stat().st_mtime_ns).copy() if shipped else load(file)
 

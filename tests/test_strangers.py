@@ -208,7 +208,7 @@ CASES = {
     report: (0, "page.html"),
     yaml_bomb: (2, "config.yaml is damaged"),
     card: (0, "model"),
-    linked_weights: (2, "vocab.txt is a link out of"),
+    linked_weights: (2, "vocab.txt is a link"),
     linked_merge: (2, "merged_hf is a link"),
     analyze: (2, "contains custom code"),
     evaluation: (2, "contains custom code"),

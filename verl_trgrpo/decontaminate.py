@@ -31,6 +31,7 @@ from tyro.conf import Positional
 
 from verl_trgrpo import __version__
 from verl_trgrpo.common.files import file_sha256, replaced_file, write_json
+from verl_trgrpo.common.foreign import open_foreign, real_path
 from verl_trgrpo.common.options import Options
 from verl_trgrpo.common.progress import Progress, no_progress
 from verl_trgrpo.common.text import count_of, escape_controls, shorten
@@ -288,7 +289,8 @@ def write_clean(found: Contamination, options: ContaminationOptions) -> None:
     try:
         with (
             replaced_file(out) as temporary,
-            pq.ParquetFile(options.train) as file,
+            open_foreign(real_path(options.train)) as opened,
+            pq.ParquetFile(opened) as file,
             pq.ParquetWriter(temporary, file.schema_arrow, compression="snappy") as writer,
         ):
             position = 0

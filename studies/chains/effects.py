@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from verl_trgrpo.common.files import replaced_file
 from verl_trgrpo.compare.statistics import Estimate, holm
 from verl_trgrpo.compare.tables import interval_text
@@ -19,10 +21,11 @@ class Effect(NamedTuple):
     values: Sequence[float]
 
 
-def effect(values: Sequence[float]) -> Effect:
+def effect(differences: Sequence[float] | np.ndarray) -> Effect:
     """Return the mean of paired differences with its 95 % t interval and p-value."""
     from scipy import stats
 
+    values = np.asarray(differences, dtype=float).tolist()
     found = stats.ttest_1samp(values, 0.0)
     low, high = found.confidence_interval()
     return Effect(Estimate(sum(values) / len(values), float(low), float(high)), float(found.pvalue), values)
@@ -41,12 +44,24 @@ def p_text(p: float) -> str:
 
 def difference_text(found: Effect, p: float | None = None) -> str:
     """Return a difference with its interval, and a p-value if there is one."""
-    return interval_text(found.estimate, "+") + ("" if p is None else f" {p_text(p)}")
+    values = (found.estimate.mean, found.estimate.low or 0.0, found.estimate.high or 0.0)
+    text = interval_text(found.estimate, "+")
+    if max(map(abs, values)) < 1e-3:  # four places rather than an exponent
+        text = "{:+.4f} [{:+.4f}, {:+.4f}]".format(*values)
+    return text + ("" if p is None else f" {p_text(p)}")
 
 
 def pooled(effects: Sequence[Effect]) -> Effect:
     """Return the effect on the mean over chains of each seed."""
     return effect([sum(values) / len(values) for values in zip(*(one.values for one in effects), strict=True)])
+
+
+def failures_text(own: np.ndarray, other: np.ndarray) -> str:
+    """Return the ratio of mean failures (1 - accuracy) of one arm to those of another, paired by seed, with its 95 % interval."""
+    one, base = 1 - own, 1 - other
+    ratio = one.mean() / base.mean()
+    # First order in the errors of both means, which share seeds.
+    return interval_text(effect(ratio + (one - ratio * base) / base.mean()).estimate)
 
 
 def save_svg(figure: Any, path: Path) -> None:

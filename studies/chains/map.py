@@ -16,6 +16,7 @@ Key = tuple[str, int, int, float, str]
 OPTIMIZERS = {"adam": "Adam", "sgd": "SGD"}
 # Those on the map, by what the parts of the study have in common.
 MAPS = (("adam", "tr_grpo"), ("adam", "power"), ("adam", "power_reverse"), ("sgd", "tr_grpo"), ("sgd", "power"))
+NAMES = {"tr_grpo": "TR-GRPO", "power": "power, a stronger shaping"}
 CONTROLS = ("tr_grpo_token_mean", "tr_grpo_shuffled", "grpo_scaled_lr", "tr_grpo_reverse", "advantage_reweighting")
 
 
@@ -188,8 +189,8 @@ def plot_map(found: Mapping[Key, Outcome], path: Path) -> None:
                           fontweight="bold" if one.verdict in ("gain", "cost") else "normal")  # fmt: skip
         axis.set_xticks([x + 0.5 for x in range(len(fillers))], [f"{n}" for n in fillers])
         axis.set_yticks([y + 0.5 for y in range(len(rights))], [f"{right:g}" for right in rights])
-        axis.set(title=f"{arm}, Adam, 40 steps", xlabel="fillers among 12 tokens", ylabel="right at the start")
-    figure.colorbar(image, ax=figure.axes, label="accuracy minus GRPO's", shrink=0.8)
+        axis.set(title=f"{NAMES[arm]}; Adam, 40 steps", xlabel="fillers among 12 tokens", ylabel="right at the start")
+    figure.colorbar(image, ax=figure.axes, label="held-out accuracy minus GRPO's", shrink=0.8)
     save_svg(figure, path)
 
 

@@ -21,6 +21,8 @@ KINDS = ("rare right", "rare wrong", "likely right", "likely wrong")
 STATES = {"own state": "states of their own", "same state": "the trained arm's state"}
 # Steps that count as the beginning of a training.
 EARLY = 10
+# Thousandths that the picture shows; two settings have far wider intervals than the others.
+SHOWN = 2.0
 
 
 def read_runs(path: Path) -> dict[str, list[Record]]:
@@ -111,11 +113,19 @@ def accuracy_table(runs: Runs, arms: Sequence[str]) -> str:
     return markdown_table(rows, ["setting", "steps", "change of accuracy without weights", *head])
 
 
+def title_text(name: str) -> str:
+    """Return the name of a setting in words."""
+    if name.startswith("chains_"):
+        _, fillers, right = name.split("_")
+        return f"chains, {fillers} fillers, right {right}"
+    return {"tiny_puzzles": "tiny model, puzzles", "small_lm": "SmolLM2-135M"}.get(name, name)
+
+
 def plot_effects(runs: Runs, arms: Sequence[str], path: Path) -> None:
     """Draw cosines over the steps, and what weights change for each kind of token, into an SVG file."""
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(13, 4.6), layout="constrained")
+    figure = Figure(figsize=(13, 5.2), layout="constrained")
     left, right = figure.subplots(1, 2)
     for number, (name, records) in enumerate(runs.items()):
         colour = f"C{number}"
@@ -125,9 +135,8 @@ def plot_effects(runs: Runs, arms: Sequence[str], path: Path) -> None:
                 for step, value in zip(one["steps"], one["relations"][key], strict=True):
                     by_step.setdefault(step, []).append(value)
             steps = sorted(by_step)
-            left.plot(
-                steps, [fmean(by_step[s]) for s in steps], style, color=colour, label=name if style == "-" else None
-            )
+            label = title_text(name) if style == "-" else None
+            left.plot(steps, [fmean(by_step[s]) for s in steps], style, color=colour, label=label)
         for place, kind in enumerate(KINDS):
             counted = [one for one in records if f"own {kind}" in one["changes"]]
             if counted:
@@ -135,18 +144,25 @@ def plot_effects(runs: Runs, arms: Sequence[str], path: Path) -> None:
                 found = mean_interval(by_seed(counted, [1000 * (weighted - plain) for weighted, plain in pairs]))
                 low, high = (found.mean if end is None else end for end in (found.low, found.high))
                 where = place + 0.1 * (number - (len(runs) - 1) / 2)
-                right.errorbar(
-                    where, found.mean, [[found.mean - low], [high - found.mean]], fmt="o", color=colour, capsize=2
-                )
+                ends = [[found.mean - low], [high - found.mean]]
+                right.errorbar(where, found.mean, ends, fmt="o", color=colour, capsize=2)
+                if abs(found.mean) > SHOWN:
+                    edge = SHOWN if found.mean > 0 else -SHOWN
+                    box = {"facecolor": "white", "edgecolor": "none", "pad": 1}
+                    right.annotate(f"{found.mean:+.1f}", (where, 0.9 * edge), color=colour, ha="center", bbox=box)
     left.set(
-        title="cosine with and without weights\n(dotted: gradients; lines: updates of Adam)",
+        title="TR-GRPO against GRPO from one batch: cosine\n(dotted: gradients; lines: updates of Adam)",
         xlabel="step",
         ylabel="cosine",
     )
     left.legend(fontsize="small", loc="best")
     right.axhline(0, color="0.6", linewidth=1)
-    right.set_xticks(range(len(KINDS)), KINDS)
-    right.set(title="change of probability in one update,\nwith minus without weights", ylabel="thousandths")
+    right.set_ylim(-SHOWN, SHOWN)
+    right.set_xticks(range(len(KINDS)), [f"{kind}\ntokens" for kind in KINDS])
+    right.set(
+        title="change of a token's probability in one update,\nTR-GRPO minus GRPO (long intervals are cut off)",
+        ylabel="thousandths",
+    )
     save_svg(figure, path)
 
 

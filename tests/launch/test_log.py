@@ -1,9 +1,29 @@
 """A training that is dead without having ended, and failures in plain words."""
 
+import re
+import time
+import tracemalloc
+from pathlib import Path
+
 import pytest
 import torch
+import verl
 
-from verl_trgrpo.launch.log import LogWatch, WorkerDiedError, failure
+import verl_trgrpo
+from verl_trgrpo.launch.log import (
+    ENGINE_DEAD,
+    EVENTS,
+    LITTLE_MEMORY,
+    MEMORY_KILLED,
+    NO_NODE,
+    PROMPT_LOST,
+    WORKER_KILLED,
+    LogWatch,
+    WorkerDiedError,
+    events_in,
+    failure,
+    parse,
+)
 
 ENGINE = "(vLLMHttpServer pid=1) ERROR vllm.v1.engine.exceptions.EngineDeadError: EngineCore encountered an issue.\n"
 WORKER = """\
@@ -117,7 +137,8 @@ KeyError: 'consequence'
 """
 # veRL ends by itself then, and speaks of its replay buffer.
 ENGINE_DIED = """\
-vllm.v1.engine.exceptions.EngineDeadError: EngineCore encountered an issue. See stack trace (above) for the cause.
+(vLLMHttpServer pid=7) ERROR 07-29 12:00:00 [async_llm.py:724] vllm.v1.engine.exceptions.EngineDeadError: EngineCore \
+encountered an issue. See stack trace (above) for the cause.
 RuntimeError: Sync replay buffer selected terminal groups with no materializable trajectories.
 """
 # Ray then lists processes; the last lines of the log are about those.
@@ -160,14 +181,14 @@ def test_a_full_disk_is_named(tmp_path, size):
     assert f"MiB are free at {tmp_path}; free some space" in failure(tmp_path / "log")
 
 
-NO_NODE = "\x1b[33m(autoscaler +25s)\x1b[0m Error: No available node types can fulfill resource request {}. Add\n"
+UNPLACED = "\x1b[33m(autoscaler +25s)\x1b[0m Error: No available node types can fulfill resource request {}. Add\n"
 
 
 @pytest.mark.parametrize(
     "wanted", ["{'GPU': 1.0, 'CPU': 3.0}", "defaultdict(<class 'float'>, {'GPU': 1.0, 'CPU': 3.0})"]
 )
 def test_processes_that_ray_cannot_place_end_the_training_with_their_numbers(tmp_path, clock, wanted):
-    (tmp_path / "log").write_text(NO_NODE.format(wanted))
+    (tmp_path / "log").write_text(UNPLACED.format(wanted))
     watch = LogWatch(tmp_path / "log", grace=30, clock=clock)
     watch.check_alive()
     clock.now = 31.0
@@ -176,14 +197,107 @@ def test_processes_that_ray_cannot_place_end_the_training_with_their_numbers(tmp
     assert "{'GPU': 1.0, 'CPU': 3.0}" in failure(tmp_path / "log")
 
 
-@pytest.mark.parametrize("text", [ENGINE, WORKER, MEMORY, NO_NODE])
-def test_a_response_that_speaks_of_such_messages_ends_nothing(tmp_path, clock, text):
-    said = text.rpartition("\x1b[0m")[2].strip()
-    (tmp_path / "log").write_text(f"(RewardLoopWorker pid=5) response: the log says {said}\nEngineDeadError: so what\n")
-    watch = LogWatch(tmp_path / "log", grace=0, clock=clock)
+# An example of what each event's speaker says.
+SAID = {
+    ENGINE_DEAD: ENGINE,
+    WORKER_KILLED: WORKER.splitlines()[-1],
+    NO_NODE: UNPLACED.format("{'GPU': 1.0}"),
+    MEMORY_KILLED: MEMORY,
+    LITTLE_MEMORY: OUT_OF_MEMORY.splitlines()[1],
+    PROMPT_LOST: "(AgentLoopWorkerTQ pid=1) Error in _run_prompt for uid=ab",
+}
+
+
+def actor_classes():
+    """Classes that veRL, vLLM's server in it, and this project make actors of."""
+    found = {"WorkerDict", "RewardLoopWorker"}
+    for package in (verl, verl_trgrpo):
+        for path in Path(package.__file__).parent.rglob("*.py"):
+            text = path.read_text()
+            found |= {*re.findall(r"@ray\.remote(?:\([^\n]*\))?\nclass (\w+)", text)}
+            found |= {*re.findall(r"ray\.remote\(([A-Z]\w+)\)", text), *re.findall(r"remote\((v\w+)\)", text)}
+    return found
+
+
+@pytest.mark.parametrize("event", EVENTS, ids=lambda event: event.name)
+def test_an_event_counts_from_its_own_process_alone(event):
+    """The same words of any other actor, of the driver, of unknown actors and of tasks are a text."""
+    classes = actor_classes()
+    assert len(classes) > 15 and {*event.speakers} <= {*classes, "", "raylet", "autoscaler"}
+    text = parse(SAID[event.name]).text
+    for name in [*classes, "", "raylet", "autoscaler", "Anything"]:
+        part = name in ("raylet", "autoscaler")
+        for front in (f"({name} pid=12)", f"\x1b[36m({name} pid=12, ip=10.0.0.2)\x1b[0m", f"\x1b[33m({name})\x1b[0m"):
+            spoken = f"{front} {text}" if name else text
+            counts = name in event.speakers and (not part or "pid" not in front)
+            lines = {
+                spoken: counts,
+                f"(RewardLoopWorker pid=5) {spoken}": False,
+                f"x\r{spoken}": False,
+                f" {spoken}": False,
+            }
+            for line, expected in lines.items():
+                assert (event in [found for found, _ in events_in(parse(line))]) == expected, line
+
+
+# What an actor of Ray 2.60 printed, as it came into the driver's log: lines that look like Ray's, a name of its own choice
+# (":actor_name:..."), and a progress bar of Ray whose description has several lines.
+FORGED = """\
+\x1b[36m(RewardLoopWorker pid=10)\x1b[0m (raylet) A worker died or was killed while executing a task. Worker PID: 10
+\x1b[36m(RewardLoopWorker pid=10)\x1b[0m cr\r(raylet) A worker died or was killed while executing a task. Worker PID: 10
+\x1b[36m(vLLMHttpServer pid=10)\x1b[0m vllm.v1.engine.exceptions.EngineDeadError: EngineCore encountered
+\x1b[36m(raylet)\x1b[0m A worker died or was killed while executing a task. Worker PID: 10 pid=10)\x1b[0m hello
+\r\x1b[2m\x1b[36m(pid=7, ip=1) \x1b[0md
+\x1b[33m(raylet)\x1b[0m A worker died or was killed while executing a task. Worker PID: 10
+:   0%|          | 0.00/3.00 [00:00<?, ?it/s]\r       \r\x1b[36m(RewardLoopWorker pid=10)\x1b[0m after
+"""
+
+
+def test_a_forged_line_ends_nothing_while_the_processes_run(tmp_path, clock):
+    """Ray lets a text that an actor prints look like another process, so the processes themselves are asked."""
+    asked = []
+    (tmp_path / "log").write_text(FORGED)
+    watch = LogWatch(tmp_path / "log", lambda *sign: bool(asked.append(sign)), grace=30, clock=clock)
     watch.check_alive()
-    clock.now = 1e6
+    clock.now = 31.0
     watch.check_alive()
+    assert asked == [(10, "vLLMHttpServer", "EngineCor"), (10, "", "")]
+    clock.now = 1800.0
+    watch.check_alive()
+    clock.now = 1801.0
+    with pytest.raises(WorkerDiedError):  # but then a log that falls silent is one of a dead training
+        watch.check_alive()
+
+
+def test_an_event_behind_a_progress_bar_of_ray_counts():
+    assert [*events_in(parse(f"\r{' ' * 80}\r{SAID[WORKER_KILLED]}"))]
+
+
+def test_no_line_is_searched_in_quadratic_time_or_kept_as_a_whole(tmp_path):
+    """The same words over and over cost the time of as many other ones."""
+    log, size = tmp_path / "log", 20
+    phrases = [parse(text).text.strip() for text in SAID.values()] + [
+        f"({'a' * 9} pid=1) ",
+        "\r  ",
+        "a.",
+        "Error",
+        "\x1b[0m",
+    ]
+    fronts = ["", "\x1b[33m(raylet)\x1b[0m ", "(autoscaler +1s) ", "ray.exceptions.OutOfMemoryError: "]
+    lines = [front + phrase * (200_000 // len(phrase)) for phrase in phrases for front in fronts]
+    log.write_text("\n".join(lines))
+    tracemalloc.start()
+    began = time.process_time()
+    failure(log)
+    assert time.process_time() - began < 60, "a mark of what is not linear: it takes a second"
+    assert tracemalloc.get_traced_memory()[1] < size << 20
+    tracemalloc.stop()
+
+
+def test_a_line_of_any_length_is_one_line(tmp_path):
+    """What stands behind the part that is kept is no line of its own."""
+    (tmp_path / "log").write_text(f"{'x' * (1 << 20)}{SAID[WORKER_KILLED]}\n{'y' * 65536}{SAID[WORKER_KILLED]}\n")
+    assert "died" not in failure(tmp_path / "log")
 
 
 def test_escapes_of_a_log_do_not_reach_the_terminal(tmp_path):

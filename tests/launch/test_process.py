@@ -1,6 +1,7 @@
 """The training process: signals leave nothing behind, and it keeps its run directory when the launcher is gone."""
 
 import contextlib
+import functools
 import os
 import signal
 import subprocess
@@ -103,3 +104,45 @@ def test_a_training_that_outlives_its_launcher_keeps_the_lock(tmp_path, fake_dri
                 pass
     with lock(tmp_path / "lock", ""):
         pass
+
+
+def named(title, *children):
+    """A command of bash that is a process of this name, with children."""
+    return " ".join(f"({child}) &" for child in children) + f" exec -a {title} sleep 900"
+
+
+def test_whether_a_process_was_lost_is_seen_from_outside(tmp_path):
+    server = named("ray::vLLMHttpServer.generate", named("VLLM::EngineCore_DP0"))
+    driver = tmp_path / "driver"
+    driver.write_text(f"#!/bin/bash\n{named('driver', named('/bin/raylet', server, named('ray::RewardLoopWorker')))}\n")
+    driver.chmod(0o755)
+    lost, seen = {}, []
+
+    def started():
+        return psutil.Process(process.pid).children(recursive=True)
+
+    def tick():
+        running = {next(iter(each.cmdline()), ""): each for each in started()}
+        names = ["ray::vLLMHttpServer.generate", "VLLM::EngineCore_DP0", "ray::RewardLoopWorker"]
+        seen.append({"/bin/raylet", *names} <= running.keys())
+        if seen.count(True) == 2:  # those of the look before are recorded
+            server, engine, reward = (running[name] for name in names)
+            ask = functools.partial(process.has_lost, actor="vLLMHttpServer", child="EngineCor")
+            lost["running"] = [process.has_lost(reward.pid), process.has_lost(server.pid), ask(server.pid)]
+            lost["another"] = [ask(reward.pid), process.has_lost(1), ask(1)]
+            for each in (engine, reward):
+                each.kill()
+                while each.is_running() and each.status() != psutil.STATUS_ZOMBIE:
+                    pass
+            lost["ended"] = [ask(server.pid), process.has_lost(reward.pid)]
+            for each in [*started(), psutil.Process(process.pid)]:
+                each.kill()
+
+    start = functools.partial(begin, driver)
+    with TrainingProcess([], dict(os.environ), tmp_path / "log", start=start) as process:
+        process.wait(tick, seconds=0.05)
+    assert lost == {"running": [False] * 3, "another": [False] * 3, "ended": [True] * 2}
+
+
+def begin(program, arguments, environment, log, inherit):
+    return subprocess.Popen([program], env=environment, stdout=log, stderr=log, start_new_session=True)

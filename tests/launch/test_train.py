@@ -168,7 +168,7 @@ def test_a_run_listens_on_this_machine_alone_unless_it_joins_others(
 def test_a_driver_that_hangs_without_its_engine_is_ended(tmp_path, monkeypatch, fake_driver):
     run_dir = tmp_path / "run"
     message = "vllm.v1.engine.exceptions.EngineDeadError: EngineCore encountered an issue."
-    fake_driver(f'echo "$@"; echo "(AgentLoopWorker pid=1) {message}"; exec sleep 900')
+    fake_driver(f'echo "$@"; echo "(vLLMHttpServer pid=1) {message}"; exec sleep 900')
     monkeypatch.setattr("verl_trgrpo.launch.train.LogWatch", functools.partial(LogWatch, grace=0.0))
     dead = r"(?s)a process that had died: .*vLLM's engine process died: .*fixing this, no checkpoint.*train-1\.log"
     with pytest.raises(TrainingFailedError, match=dead):

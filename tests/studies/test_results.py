@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from studies.chains.convergence import Records
+from studies.chains.reading import Records
 from studies.gradients.results import SHARPNESS
 from tests.scripts import ROOT, load_scripts
 from verl_trgrpo.runs.metrics import write_record
@@ -161,6 +161,9 @@ def test_chains_gain_cost_are_neutral_or_open_by_the_stated_rule(results):
     assert power.corrected == power.effect.p, "alone among the other tests"
 
 
+STUDY = {"baseline": "grpo", "primary": "tr_grpo"}
+
+
 def convergence_lines(shift, held_out=0.9):
     """Two arms on one chain, 40 seeds: tuned with the second of two rates best, counted at it with an end `shift` apart."""
     noise = [((7 * i) % 20 - 9.5) / 2000 for i in range(40)]
@@ -185,13 +188,12 @@ def convergence_lines(shift, held_out=0.9):
     ("shift", "verdict"), [(0.001, "equal"), (0.006, "gain, below the margin"), (0.03, "gain"), (-0.03, "loss")]
 )
 def test_chains_to_convergence_are_equal_or_differ_by_the_declared_rule(results, shift, verdict):
-    study = {"baseline": "grpo", "primary": "tr_grpo", "margin": 0.01, "steps": [40, 320], "horizons": [40, 320]}
+    study = STUDY | {"margin": 0.01, "steps": [40, 320], "horizons": [40, 320]}
     study |= {"fillers": [0, 10], "right": [0.75], "rates": {0.75: [0.01, 0.02]}, "thresholds": [0.8]}
     records = Records(convergence_lines(shift), study)
-    (row,) = results.convergence.end_table(records).splitlines()[2:]
+    (row,) = results.convergence.horizon_table(records, 320).splitlines()[2:]
     cells = [cell.strip() for cell in row.split("|")[1:-1]]
-    assert cells[-1] == verdict and cells[5].startswith(f"{shift:+.3f}")
-    assert "0.75 with 10 fillers" in results.convergence.missing_text(records)
+    assert cells[-3] == verdict and cells[3].startswith(f"{shift:+.3f}")
     (row,) = results.convergence.passing_table(records).splitlines()[2:]
     cells = [cell.strip() for cell in row.split("|")[1:-1]]
     assert cells[3] == "39" and cells[5].startswith("-1.0"), "a seed that did not pass is left out"
@@ -201,7 +203,7 @@ def test_chains_to_convergence_are_equal_or_differ_by_the_declared_rule(results,
 def test_records_are_read_from_their_archive(tmp_path):
     with lzma.open(tmp_path / "records.xz", "wt") as file:
         file.writelines(json.dumps(line) + "\n" for line in convergence_lines(0.0))
-    study = {"steps": [40, 320], "horizons": [40, 320], "right": [0.75], "fillers": [0]}
+    study = STUDY | {"steps": [40, 320], "horizons": [40, 320], "right": [0.75], "fillers": [0]}
     records = Records.read(tmp_path / "records.xz", study)
     assert records.best((0, 0.75), "grpo", 40) == 0.02 and records.chains("grpo") == [(0, 0.75)]
 

@@ -18,11 +18,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 
 from verl_trgrpo.checks.view import DATA_SET, OWN_MANAGER, OWN_REWARDS, RunView
 from verl_trgrpo.common.extras import install
 from verl_trgrpo.common.findings import Finding, Level
+from verl_trgrpo.common.foreign import load_yaml, read_foreign
 from verl_trgrpo.common.text import did_you_mean
 from verl_trgrpo.data.prompts import TOOLS, own_agent_loops
 from verl_trgrpo.runs.compose import loggers_of, selected
@@ -139,8 +140,8 @@ def cluster_of(config: DictConfig) -> tuple[str, str] | None:
     temporary = os.environ.get("RAY_TMPDIR", os.environ.get("TMPDIR", "/tmp"))
     # Written by `ray start`, in a directory that everybody may write into.
     started_here = Path(temporary, "ray", "ray_current_cluster")
-    own = started_here.is_file() and started_here.stat().st_uid in (0, os.getuid())
-    local = started_here.read_text().strip() if own else None
+    own = started_here.exists() and started_here.lstat().st_uid in (0, os.getuid())
+    local = read_foreign(started_here).decode(errors="replace").strip() if own else None
     # In Ray's order: an address that is given counts more than that of the environment, "auto" less.
     places = {key: selected(config, key), "RAY_ADDRESS": os.environ.get("RAY_ADDRESS"), str(started_here): local}
     known = ((name, address) for name, address in places.items() if address and address != "auto")
@@ -281,7 +282,7 @@ def _own_objects(view: RunView) -> Iterator[_Object]:
     loops = own_agent_loops(config)
     named[f"{AGENT}.agent_loop_config_path"] = [loops.get(agent) for agent in sorted(view.agents)]
     if (file := view[f"{TOOLS}.tool_config_path"]) and view.may_call_tools:
-        tools = OmegaConf.load(Path(file).expanduser()).tools
+        tools = load_yaml(Path(file).expanduser()).tools
         named[f"{TOOLS}.tool_config_path"] = [tool.get("class_name") for tool in tools]
     for key, place in ((key, place) for key, names in named.items() for place in names if place):
         module, _, name = str(place).rpartition(".")

@@ -16,6 +16,8 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from verl_trgrpo.common.foreign import ForeignFileError, lines_of, open_foreign, read_foreign, real_path
+
 
 def write_text(path: Path, text: str) -> None:
     """Write a UTF-8 file atomically."""
@@ -34,37 +36,45 @@ def write_json(path: Path, content: Any, default: Callable[[Any], Any] | None = 
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """Return the JSON object in a file, or an empty one if the file does not exist or does not hold an object."""
+    """Return the JSON object in a file, or an empty one if the file does not exist or does not hold an object.
+
+    Raises:
+        ForeignFileError: it is a link, no regular file, too large, or cannot be read.
+    """
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):
+        content = json.loads(read_foreign(path))
+    except ForeignFileError:
+        raise
+    except (FileNotFoundError, ValueError, RecursionError):
         return {}
     return content if isinstance(content, dict) else {}
 
 
 def json_lines(path: Path) -> Iterator[tuple[int, Any]]:
-    """Yield the number and the content of each line of a JSON Lines file, plain or gzip; skip empty lines.
+    """Yield the number and the content of each line of a JSON Lines file, plain or gzip; skip empty lines, follow a link.
 
     Raises:
-        ValueError: a line is not JSON, or the gzip file is damaged; the message has the line's number.
+        ValueError: a line is not JSON or too long, or the gzip file is damaged; the message has the line's number.
     """
     number = 0
     # As bytes: only "\n" ends a line, while text files break at other characters that JSON allows in a string.
-    with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
+    with open_foreign(real_path(path)) as packed, gzip.open(packed) if path.suffix == ".gz" else packed as file:
         try:
-            for number, line in enumerate(file, start=1):
+            for number, line in enumerate(lines_of(file, path), start=1):
                 if line.strip():
                     yield number, json.loads(line)
         except (EOFError, gzip.BadGzipFile, zlib.error) as error:
             raise ValueError(f"{path} is a damaged gzip file ({error}) after line {number}; get it again") from error
+        except ForeignFileError:
+            raise
         except (ValueError, RecursionError) as error:
             raise ValueError(f"{path}, line {number}: it is not JSON ({error}); correct or remove the line") from error
 
 
 def file_sha256(path: Path) -> str:
-    """Return the SHA-256 of a file's content in hexadecimal."""
+    """Return the SHA-256 of a file's content in hexadecimal; a link is followed, as a hash shows nothing of the file."""
     digest = hashlib.sha256()
-    with path.open("rb") as file:
+    with open_foreign(real_path(path)) as file:
         while block := file.read(1 << 20):
             digest.update(block)
     return digest.hexdigest()

@@ -1,16 +1,34 @@
-"""The only door to files that somebody else may have made: regular files, of a bounded size, and no links."""
+"""The only door to files that somebody else may have made: regular files, of a bounded size, and no links.
+
+What a user has typed may be a link: its reader takes `real_path`. The entries of a directory may not, because whoever made it
+has chosen where they lead; only a snapshot in Hugging Face's cache may, into the blobs of its own repository. Directories on
+the way may be links. What a library opens by its path is looked at here before.
+"""
 
 from __future__ import annotations
 
+import errno
+import gzip
 import json
 import os
 import stat
+from collections.abc import Iterator
+from io import BytesIO
 from pathlib import Path
 from typing import Any, BinaryIO
 
 MIB = 1 << 20
 RECORD_LIMIT = 16 * MIB
 """Most bytes of a file that is read as a whole: a manifest, a record, a configuration."""
+LINE_LIMIT = 64 * MIB
+"""Most bytes of one line of a file that is read line by line."""
+JSON_LIMIT = 2048 * MIB
+"""Most bytes of a JSON file of rows, which is parsed as a whole."""
+MODEL_LIMIT = 512 * MIB
+"""Most bytes of a model's file that is not one of weights, such as its tokenizer."""
+
+_WEIGHTS = (".safetensors", ".bin", ".pt", ".pth", ".gguf", ".h5", ".msgpack", ".onnx", ".data", ".ckpt")
+_MOST_ENTRIES = 10_000
 
 
 class ForeignFileError(ValueError):
@@ -21,7 +39,7 @@ def open_foreign(path: Path, limit: int | None = None) -> BinaryIO:
     """Open a regular file to read its bytes. A pipe is not waited for, a device is not read, and a link is not followed.
 
     Args:
-        path: of the file; what a user has typed may be a link, so commands resolve it first.
+        path: of the file; `real_path` of what a user has typed.
         limit: most bytes that the file may have; None for files that are read in pieces.
 
     Raises:
@@ -30,14 +48,16 @@ def open_foreign(path: Path, limit: int | None = None) -> BinaryIO:
     """
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    except FileNotFoundError:
-        raise
-    except OSError as error:
-        if Path(path).is_symlink():
-            raise ForeignFileError(f"{path} is a link; put the file itself in its place") from error
-        raise ForeignFileError(
-            f"{path} cannot be opened ({error.strerror}); restore it or change its rights"
-        ) from error
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path)) from error
+    except (OSError, ValueError) as error:  # a ValueError for characters that no name may have
+        if not Path(path).is_symlink():
+            reason = error.strerror if isinstance(error, OSError) else str(error)
+            raise ForeignFileError(f"{path} cannot be opened ({reason}); restore it or change its rights") from error
+        target, snapshots = real_path(path), real_path(path).parents[1] / "snapshots"
+        if target.parent.name == "blobs" and real_path(Path(path).parent).is_relative_to(snapshots):
+            return open_foreign(target, limit)
+        raise ForeignFileError(f"{path} is a link; put the file itself in its place") from error
     status = os.fstat(descriptor)
     problem = ""
     if not stat.S_ISREG(status.st_mode):
@@ -48,6 +68,11 @@ def open_foreign(path: Path, limit: int | None = None) -> BinaryIO:
         os.close(descriptor)
         raise ForeignFileError(f"{path} {problem}")
     return os.fdopen(descriptor, "rb")
+
+
+def real_path(path: Path) -> Path:
+    """Return the file that a path leads to; unlike ``Path.resolve``, never raise for links in a circle."""
+    return Path(os.path.realpath(path))
 
 
 def read_foreign(path: Path, limit: int = RECORD_LIMIT) -> bytes:
@@ -76,4 +101,58 @@ def read_foreign_json(path: Path, limit: int = RECORD_LIMIT) -> Any:
     try:
         return json.loads(content)
     except (ValueError, RecursionError) as error:
-        raise ForeignFileError(f"{path} is not JSON ({error}); restore or remove it") from error
+        raise ForeignFileError(f"{path} is damaged ({error}); restore or remove it") from error
+
+
+def load_yaml(path: Path) -> Any:
+    """Return what OmegaConf makes of a YAML file that a user has named. Raises as `read_foreign`, and what OmegaConf raises."""
+    from omegaconf import OmegaConf
+
+    return OmegaConf.load(BytesIO(read_foreign(real_path(path))))
+
+
+def lines_of(file: BinaryIO | gzip.GzipFile, path: Path, limit: int = LINE_LIMIT) -> Iterator[bytes]:
+    """Yield the lines of an opened file, each with its end; `path` is for the message.
+
+    Raises:
+        ForeignFileError: a line has more than `limit` bytes.
+    """
+    number = 0
+    while line := file.readline(limit + 1):
+        number += 1
+        if len(line) > limit:
+            raise ForeignFileError(f"{path}, line {number}: it has more than {limit:,} bytes; split or remove it")
+        yield line
+
+
+def is_entry(path: Path, limit: int | None = None) -> bool:
+    """Return whether an entry of a directory is a file that may be read; False for a directory, or if there is none.
+
+    Raises:
+        ForeignFileError: as `open_foreign`.
+    """
+    if path.is_dir() and not path.is_symlink():
+        return False
+    try:
+        open_foreign(path, limit).close()
+    except FileNotFoundError:
+        return False
+    return True
+
+
+def check_model_directory(directory: Path) -> None:
+    """Look through the directory of a model or tokenizer before a library reads it.
+
+    Raises:
+        ForeignFileError: a file in it, or below, is a link, no regular file, or far larger than such files are; or it has more
+            entries than models have.
+    """
+    found = 0
+    for place, directories, files in os.walk(real_path(directory)):
+        for name in [*directories, *files]:
+            is_entry(Path(place, name), None if name.endswith(_WEIGHTS) else MODEL_LIMIT)
+        found += len(directories) + len(files)
+        if found > _MOST_ENTRIES:
+            raise ForeignFileError(
+                f"{directory} has more than {_MOST_ENTRIES:,} entries; name the directory of one model"
+            )

@@ -17,6 +17,7 @@ import tyro
 from verl_trgrpo import __version__
 from verl_trgrpo.common.files import write_text
 from verl_trgrpo.common.findings import raise_invalid
+from verl_trgrpo.common.foreign import lines_of, open_foreign
 from verl_trgrpo.common.options import Options
 from verl_trgrpo.common.text import render_page
 from verl_trgrpo.compare.arms import Run, group_arms, last_common_step, read_runs
@@ -231,8 +232,8 @@ def read_responses(path: Path) -> dict[tuple[str, str], DumpedResponse]:
     damaged; a last line that is still being written is skipped.
     """
     found: dict[tuple[str, str], DumpedResponse] = {}
-    with path.open("rb") as file:
-        for line in file:
+    with open_foreign(path) as file:
+        for line in lines_of(file, path):
             if not line.endswith(b"\n"):
                 break
             try:

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 from verl_trgrpo.common.files import BusyError, file_sha256, lock, name_holder, open_plain, write_json, write_text
 from verl_trgrpo.common.findings import raise_invalid
+from verl_trgrpo.common.foreign import open_foreign
 from verl_trgrpo.common.progress import Progress, no_progress
 from verl_trgrpo.compare.arms import Run, read_run, run_directory
 from verl_trgrpo.compare.comparison import OUTCOME, compare_runs
@@ -205,7 +206,8 @@ def _failure(run_dir: Path, code: int) -> str:
     log = run_dir / LOG
     if code == -signal.SIGKILL:
         return f"{run_dir}: killed (SIGKILL), most likely because memory ran out; use fewer --jobs, see {log}"
-    lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
+    with open_foreign(log) as file:
+        lines = file.read().decode(errors="replace").splitlines()
     last = next((line for line in reversed(lines) if line.strip()), "no output")
     return f"{run_dir}: exit code {code}: {last}, see {log}"
 

@@ -12,6 +12,7 @@ from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
 from verl_trgrpo.common.findings import raise_invalid
+from verl_trgrpo.common.foreign import load_yaml
 from verl_trgrpo.runs.compose import DEFAULT_CONFIG
 
 TRAINERS = ("script", "verl")
@@ -97,7 +98,7 @@ def read_study(path: Path, overrides: Sequence[str] = (), arms: Sequence[str] = 
     if not path.is_file():
         raise ValueError(f"{path} is not a file; name a study, such as studies/comparisons/kk_tiny.yaml")
     try:
-        loaded: Any = OmegaConf.merge(OmegaConf.structured(Study), OmegaConf.load(path))
+        loaded: Any = OmegaConf.merge(OmegaConf.structured(Study), load_yaml(path))
         if loaded.script:
             loaded.script = str((path.parent / loaded.script).resolve())
         if is_file_name(loaded.config):

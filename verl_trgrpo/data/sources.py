@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from verl_trgrpo.common.files import json_lines
+from verl_trgrpo.common.foreign import JSON_LIMIT, is_entry, open_foreign, read_foreign, real_path
 from verl_trgrpo.common.text import first_line
 from verl_trgrpo.data.rows import extra_info_of
 from verl_trgrpo.data.verl_files import read_rows
@@ -55,7 +56,7 @@ def find_files(path: Path) -> list[Path]:
     """
     endings = ", ".join(FILE_TYPES)
     if path.is_dir():
-        files = sorted(file for file in path.iterdir() if file.is_file() and _is_data(file))
+        files = sorted(data_entries(path.iterdir()))
         if not files:
             below = sorted(file.parent for file in path.glob("*/*") if file.is_file() and _is_data(file))
             hint = f"; {below[0]} has some, give that" if below else ""
@@ -152,6 +153,11 @@ def _malformed(where: str, number: int, reason: str) -> ValueError:
     return ValueError(f"{where}, row {number}: {reason}; correct the row in a copy of the source, or remove it")
 
 
+def data_entries(paths: Iterable[Path]) -> list[Path]:
+    """Return the data files among the entries of a directory. Raises a ForeignFileError for one that may not be read."""
+    return [path for path in paths if _is_data(path) and is_entry(path)]
+
+
 def _is_data(path: Path) -> bool:
     return path.name.endswith(FILE_TYPES) and not path.name.startswith(".") and path.name not in _DESCRIPTIONS
 
@@ -162,7 +168,7 @@ def _numbered_rows(path: Path) -> Iterator[tuple[int, Any]]:
     if path.suffix == ".arrow":
         return enumerate(_arrow_rows(path), start=1)
     if path.suffix == ".json":
-        rows = json.loads(path.read_bytes().strip() or b"[]")
+        rows = json.loads(read_foreign(real_path(path), JSON_LIMIT).strip() or b"[]")
         if not isinstance(rows, list):
             raise ValueError(f"{path} holds a {type(rows).__name__}; expected a list of rows")
         return enumerate(rows, start=1)
@@ -174,6 +180,7 @@ def _arrow_rows(path: Path) -> Iterator[dict[str, Any]]:
     import datasets
 
     try:
+        open_foreign(real_path(path)).close()
         yield from datasets.Dataset.from_file(str(path))
     except Exception as error:  # pyarrow and the file system raise several types
         raise ValueError(f"{path} is not a readable Arrow file ({first_line(error)}); get it again") from error

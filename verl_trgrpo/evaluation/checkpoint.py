@@ -15,6 +15,7 @@ import yaml
 from omegaconf import DictConfig, OmegaConf
 
 from verl_trgrpo.common.files import read_json, staged_directory, write_json
+from verl_trgrpo.common.foreign import check_model_directory
 from verl_trgrpo.runs.checkpoints import checkpoints, latest_checkpoint, step_of, tracked_checkpoint
 from verl_trgrpo.runs.environment import accelerator_found, training_environment
 from verl_trgrpo.runs.metrics import MetricsLog, read_record
@@ -58,6 +59,7 @@ def find_model(name: str) -> str:
         ValueError: a directory that is none of these, or a kind of checkpoint that cannot be merged here.
     """
     path = Path(resolved_run(name)).expanduser()
+    check_model_directory(path)
     if not path.exists():
         if path.is_absolute() or name.startswith((".", "~")) or name.count("/") > 1:
             raise ValueError(f"model={name} does not exist; check the path")
@@ -160,19 +162,11 @@ def export(run: Path, out: Path) -> Path:
         raise ValueError(f"out={out} has files; choose another directory")
     with staged_directory(out) as stage:
         model = Path(merged_model(find_model(str(checkpoint)), stage / "merged"))
-        _check_links(model, (checkpoint.resolve(), stage))
         left_out = shutil.ignore_patterns("merged_from.json", "optimizer.pt")
         shutil.copytree(model, stage, dirs_exist_ok=True, ignore=left_out)
         shutil.rmtree(stage / "merged", ignore_errors=True)
         (stage / "README.md").write_text(model_card(checkpoint), encoding="utf-8")
     return checkpoint
-
-
-def _check_links(model: Path, allowed: tuple[Path, ...]) -> None:
-    """Raise a ValueError for a model with a link out of its checkpoint: the file behind it would be published."""
-    for path in (model, *model.rglob("*")):
-        if not any(path.resolve().is_relative_to(place) for place in allowed):
-            raise ValueError(f"{path} is a link out of {allowed[0]}; put the file itself there, or remove it")
 
 
 def model_card(checkpoint: Path) -> str:

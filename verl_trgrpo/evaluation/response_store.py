@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from verl_trgrpo.common.files import lock, open_plain, read_json, write_json
+from verl_trgrpo.common.foreign import lines_of, open_foreign
 from verl_trgrpo.common.text import changes
 from verl_trgrpo.data.rows import Row
 from verl_trgrpo.tasks.answer_form import THINKING_OPENED, reward_input
@@ -39,7 +40,9 @@ class Response:
     def reward_input(self, row: Row) -> dict[str, Any]:
         """Return the `extra_info` of the reward, as in training."""
         opened = bool(self.extra.get(THINKING_OPENED))
-        return reward_input(row.extra_info | self.extra, row.messages, thinking_opened=opened, cut_off=self.cut)
+        return reward_input(
+            row.extra_info, row.messages, from_loop=self.extra, thinking_opened=opened, cut_off=self.cut
+        )
 
 
 class ResponseStore:
@@ -61,8 +64,10 @@ class ResponseStore:
     def read(self, number: int) -> list[Response]:
         """Return the responses to data file `number` so far, by row and sample."""
         # A line ends at a line feed only: the text may hold other separators.
-        lines = self.path(number).read_text(encoding="utf-8").split("\n")[:-1]
-        return sorted((Response(**json.loads(line)) for line in lines), key=lambda found: (found.row, found.sample))
+        path = self.path(number)
+        with open_foreign(path) as file:
+            found = [Response(**json.loads(line)) for line in lines_of(file, path) if line.endswith(b"\n")]
+        return sorted(found, key=lambda response: (response.row, response.sample))
 
     def append(self, number: int, response: Response) -> None:
         """Append a response to data file `number`; it survives if this process is killed afterwards."""
@@ -84,7 +89,7 @@ def open_store(directory: Path, arguments: Mapping[str, Any], data: Sequence[Pat
     busy = f"{directory} is in use by another evaluation ({{holder}}); wait for it or choose another --out"
     with lock(directory / ".lock", busy):
         path = directory / ARGUMENTS
-        if not path.is_file():
+        if not os.path.lexists(path):
             write_json(path, arguments)
         if differing := changes(read_json(path), json.loads(json.dumps(arguments))):
             raise ValueError(

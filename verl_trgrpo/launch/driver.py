@@ -113,11 +113,13 @@ def main() -> None:
     gc.enable()
     gc.freeze()
     from verl_trgrpo.checks.check import check
+    from verl_trgrpo.data.prompts import close_sandbox
 
     arguments = None
     with contextlib.suppress(EOFError, ConnectionError), channel:  # the launcher ended
         run = channel.recv()
         channel.send(check(run, trains=True))
+        close_sandbox()
         arguments, late, inherited = channel.recv()
         os.environ.update(late)
         _take_over(channel, inherited)

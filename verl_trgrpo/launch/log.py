@@ -5,61 +5,137 @@ from __future__ import annotations
 import re
 import shutil
 import time
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
+from verl_trgrpo.common.foreign import open_foreign
 from verl_trgrpo.common.text import escape_controls
 
-# Responses of the model stand in the same log, so a message counts only at its place in a line: behind the name of the process
-# that Ray puts in front, in its colors.
-_COLOR = r"(?:\x1b\[[0-9;]*m)*"
+
+class Event(NamedTuple):
+    """What a process of Ray or veRL says when something happens to it, or that it alone can see.
+
+    Responses and the output of rewards stand in the same log, behind the names of their own processes.
+
+    Args:
+        name: for this module.
+        speakers: names that Ray puts in front of its lines: classes of actors, or parts of Ray; "" for the driver's own.
+        message: from the beginning of the line; its groups ``pid``, ``request`` and ``used`` say more.
+        child: part of the name of the speaker's child process that has ended, "" where `pid` is that process.
+    """
+
+    name: str
+    speakers: tuple[str, ...]
+    message: re.Pattern[str]
+    child: str = ""
 
 
-def _said_by(name: str, message: str) -> re.Pattern[str]:
-    return re.compile(rf"^{_COLOR}\({name}\b[^)\n]*\){_COLOR}[^\n]*{message}", re.MULTILINE)
-
-
-# Every request to a dead vLLM engine process fails with this error.
-_ENGINE_DEAD = re.compile(
-    rf"^{_COLOR}(?:\([^)\n]*\))?{_COLOR} *(?:ERROR\b[^\n]* )?vllm\.[\w.]*\bEngineDeadError: EngineCore encountered",
-    re.MULTILINE,
+ENGINE_DEAD, WORKER_KILLED, NO_NODE = "engine dead", "worker killed", "no node"
+MEMORY_KILLED, LITTLE_MEMORY, PROMPT_LOST = "killed for memory", "little memory", "prompt lost"
+EVENTS = (
+    # vLLM's server logs it when its engine process has ended; lines of the engine itself have a name of vLLM's in front.
+    Event(ENGINE_DEAD, ("vLLMHttpServer",), child="EngineCor", message=re.compile(
+        r"(?:\(EngineCore\w* pid=\d+\) )?(?:ERROR [^]\n]*\] |ERROR )?vllm\.[\w.]*\bEngineDeadError: EngineCore encountered")),
+    Event(WORKER_KILLED, ("raylet",), re.compile(
+        r".*?A worker died or was killed while executing a task(?:.*? Worker PID: (?P<pid>\d{1,9}))?")),
+    # An actor that no node is large enough for, and for which Ray waits forever; it prints a dict or defaultdict.
+    Event(NO_NODE, ("autoscaler",), re.compile(
+        r".*?No available node types can fulfill resource request [^{]{0,99}(?P<request>\{[^}]{0,999}\})")),
+    # The workers may have been idle: what decides is whether the training goes on.
+    Event(MEMORY_KILLED, ("raylet",), re.compile(r".*?killed due to memory pressure \(OOM\)")),
+    # Ray kills workers itself before the kernel does.
+    Event(LITTLE_MEMORY, ("", "TaskRunnerV1"), re.compile(
+        r"ray\.exceptions\.OutOfMemoryError: .*?killed due to the node running low on memory\."
+        r"(?:.*? was (?P<used>[\d.]+GB used / [\d.]+GB) limit)?")),
+    # veRL drops a prompt whose rollout or reward raised, and trains on the others.
+    Event(PROMPT_LOST, ("AgentLoopWorkerTQ", "AgentLoopWorker"), re.compile("Error in _run_prompt")),
+)  # fmt: skip
+_BY_SPEAKER = {
+    speaker: [event for event in EVENTS if speaker in event.speakers] for event in EVENTS for speaker in event.speakers
+}
+# What Ray puts in front of a line: in yellow for its own parts, in another color for an actor, which can choose its name by
+# printing ":actor_name:NAME". Ray draws its progress bars with "\r" and spaces in front of that.
+_LINE = re.compile(
+    r"(?:\r *)*(?P<color>\x1b\[\d+m)?\((?P<name>\w+)(?: pid=(?P<pid>\d{1,9})| \+\w+)?(?P<ip>, ip=[^)]*)?\)(?:\x1b\[0m)? "
+    "(?P<said>.*)",
+    re.DOTALL,
 )
-# Ray's message about a dead actor process.
-_WORKER_KILLED = _said_by("raylet", "A worker died or was killed while executing a task")
-# Ray's message after it has killed workers to save memory. They may have been idle: what decides is whether the training goes on.
-_MEMORY_KILLED = _said_by("raylet", r"killed due to memory pressure \(OOM\)")
-# Ray's message about an actor that no node is large enough for, and for which it waits forever; it prints a dict or defaultdict.
-_NO_NODE = _said_by(
-    "autoscaler", r"No available node types can fulfill resource request [^{\n]*(?P<request>\{[^}\n]*\})"
-)
-# Seconds without a line in the log after that message, until the training counts as dead.
+_YELLOW, _OF_RAY = "\x1b[33m", ("raylet", "autoscaler")
+# Seconds without a line in the log, after a sign of a dead process that may be alive, until the training counts as dead.
 _SILENCE = 1800.0
-# veRL drops a prompt whose rollout or reward raised, says so in the log, and trains on the others.
-_PROMPT_LOST = "Error in _run_prompt"
 # Seconds in which veRL ends by itself if a process dies during a rollout. Between two steps it waits forever: the ranks
 # send weights that no process receives. No actor of a training is restarted.
 _GRACE = 30.0
-# Characters of a line without an end that are kept between two reads.
-_LONGEST_LINE = 1 << 16
+# Bytes of a line that are looked at, and of the log that are read at a time.
+_LONGEST_LINE, _BLOCK = 1 << 16, 1 << 18
+# Most processes whose names are remembered.
+_MOST_NAMES = 10_000
 
-_RAY_PREFIX = re.compile(r"\x1b\[[0-9;]*m|^\([^)]*pid=\d+[^)]*\)\s?")
-_EXCEPTION = re.compile(r"^(?:[\w.]+\.)?\w*(?:Error|Exception|Interrupt)(?::|$)")
+_COLOR = re.compile(r"\x1b\[[0-9;]*m")
+_EXCEPTION = re.compile(r"(?:[\w.]+\.)?\w*(?:Error|Exception|Interrupt)(?::|$)")
 # Lines that Ray and Hydra put around an error.
-_WRAPPER = re.compile(r"^(?:ray\.exceptions|hydra\.errors)\.|^Exception raised in creation task")
-
+_WRAPPER = re.compile(r"(?:ray\.exceptions|hydra\.errors)\.|Exception raised in creation task")
 # Errors of torch.save and of the system on a full disk.
 _CANNOT_WRITE = re.compile(r"No space left on device|Disk quota exceeded|unexpected pos \d+ vs \d+|iostream error")
-# Ray kills workers itself before the kernel does.
-_LITTLE_MEMORY = re.compile(
-    r"killed due to the node running low on memory\..*? was (?P<used>[\d.]+GB used / [\d.]+GB) limit"
-)
-# Ray prefixes each line with the actor's class and process id, and names a dead actor by its process id only.
-_SPEAKER = re.compile(r"\((?P<name>\w+) pid=(?P<pid>\d+)")
-_DEAD_PID = re.compile(_WORKER_KILLED.pattern + r".*? Worker PID: (\d+)", re.MULTILINE)
 # A disk with less free space counts as full.
 _FULL = 64 << 20
 _UNPLACED = "Ray cannot place the processes of the run, and would wait forever"
 _DIED = "veRL went on waiting for a process that had died"
+
+
+class Said(NamedTuple):
+    """A line: name and process number in front, "" and None for the driver's own lines; whether from another node; the rest."""
+
+    name: str
+    pid: int | None
+    elsewhere: bool
+    text: str
+
+
+def parse(line: str) -> Said:
+    """Split a line of the log into what Ray has put in front and what was said."""
+    match = _LINE.match(line)
+    if match is None:
+        return Said("", None, False, line)
+    name = match["name"]
+    if name in _OF_RAY and (match["pid"] or match["color"] not in (None, _YELLOW)):
+        name = "an actor of that name"
+    return Said(name, int(match["pid"]) if match["pid"] else None, bool(match["ip"]), match["said"])
+
+
+def events_in(said: Said) -> Iterator[tuple[Event, re.Match[str]]]:
+    """Yield the events that a line reports, if its speaker can have them."""
+    for event in _BY_SPEAKER.get(said.name, ()):
+        if match := event.message.match(said.text):
+            yield event, match
+
+
+class _Lines:
+    """The lines of a growing file, of each its beginning, so that neither the file's size nor a line's matters."""
+
+    def __init__(self, path: Path) -> None:
+        self._path, self._offset, self._begun = path, 0, b""
+
+    def read(self, last: bool = False) -> Iterator[str]:
+        """Yield the lines that have ended since the last call; with `last` also one that has not."""
+        with open_foreign(self._path) as file:
+            file.seek(self._offset)
+            while block := file.read(_BLOCK):
+                self._offset += len(block)
+                *ended, rest = block.split(b"\n")
+                for line in ended:
+                    yield (self._begun + line)[:_LONGEST_LINE].decode(errors="replace")
+                    self._begun = b""
+                self._begun = (self._begun + rest)[:_LONGEST_LINE]
+        if last and self._begun:
+            yield self._begun.decode(errors="replace")
+
+    @property
+    def size(self) -> int:
+        """Return the number of bytes read so far."""
+        return self._offset
 
 
 class WorkerDiedError(RuntimeError):
@@ -71,98 +147,135 @@ class LogWatch:
 
     Args:
         log_file: may not exist yet.
+        has_lost: see :meth:`~verl_trgrpo.launch.process.TrainingProcess.has_lost`; by default the log alone decides.
         grace: seconds between the first message about a process and :class:`WorkerDiedError`.
         clock: returns a time in seconds.
     """
 
-    def __init__(self, log_file: Path, grace: float = _GRACE, clock: Callable[[], float] = time.monotonic) -> None:
-        self._path, self._grace, self._clock = log_file, grace, clock
-        self._offset = 0
-        self._tail = b""
-        self._dead_since: float | None = None
-        self._unplaced = False
-        self._grown_at, self._memory_was_low = clock(), False
+    def __init__(
+        self,
+        log_file: Path,
+        has_lost: Callable[[int, str, str], bool] = lambda *_: True,
+        grace: float = _GRACE,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._path, self._has_lost, self._grace, self._clock = log_file, has_lost, grace, clock
+        self._lines = _Lines(log_file)
+        # Signs of a death: when each was first seen, by what `has_lost` is asked, None for what needs no question.
+        self._signs: dict[tuple[int, str, str] | None, float] = {}
+        self._grown_at, self._doubtful = clock(), False
         self.prompts_were_lost = False
 
     def look(self) -> None:
         """Read the new part of the log."""
         if not self._path.is_file():
             return
-        with self._path.open("rb") as file:
-            file.seek(self._offset)
-            new = file.read()
-        self._offset += len(new)
-        if new:
+        before = self._lines.size
+        for line in self._lines.read():
+            said = parse(line)
+            for event, match in events_in(said):
+                self._note(event, match, said)
+        if self._lines.size > before:
             self._grown_at = self._clock()
-        lines, end, rest = (self._tail + new).rpartition(b"\n")
-        self._tail = rest[-_LONGEST_LINE:]
-        text = (lines + end).decode(errors="replace")
-        self.prompts_were_lost |= _PROMPT_LOST in text
-        self._memory_was_low |= bool(_MEMORY_KILLED.search(text))
-        if self._dead_since is None and any(sign.search(text) for sign in (_ENGINE_DEAD, _WORKER_KILLED, _NO_NODE)):
-            self._dead_since = self._clock()
-            self._unplaced = not (_ENGINE_DEAD.search(text) or _WORKER_KILLED.search(text))
+
+    def _note(self, event: Event, match: re.Match[str], said: Said) -> None:
+        if event.name == PROMPT_LOST:
+            self.prompts_were_lost = True
+        elif event.name in (ENGINE_DEAD, WORKER_KILLED):
+            actor, pid = (said.name, said.pid) if event.child else ("", match["pid"])
+            if pid is not None and said.elsewhere:
+                self._signs.setdefault((0, "", ""), self._clock())
+            elif pid is not None:
+                self._signs.setdefault((int(pid), actor, event.child), self._clock())
+            self._doubtful |= pid is None
+        elif event.name == NO_NODE:
+            self._signs.setdefault(None, self._clock())
+        self._doubtful |= event.name == MEMORY_KILLED
 
     def check_alive(self) -> None:
         """Read the new part of the log of a training that has not ended.
 
         Raises:
             WorkerDiedError: vLLM's engine or a worker has been dead, or Ray has had no node for an actor, for longer than the
-                grace; or nothing has been logged for half an hour after Ray killed workers to save memory.
+                grace; or nothing has been logged for half an hour after Ray killed workers to save memory, or after the log
+                spoke of a process that `has_lost` does not confirm.
         """
         self.look()
         now = self._clock()
-        dead = self._dead_since is not None and now - self._dead_since > self._grace
-        if dead or (self._memory_was_low and now - self._grown_at > _SILENCE):
-            raise WorkerDiedError(_UNPLACED if self._unplaced else _DIED)
+        for sign in [sign for sign, since in self._signs.items() if now - since > self._grace]:
+            if sign is None:
+                raise WorkerDiedError(_UNPLACED)
+            if not sign[0] or self._has_lost(*sign):
+                raise WorkerDiedError(_DIED)
+            del self._signs[sign]
+            self._doubtful = True
+        if self._doubtful and now - self._grown_at > _SILENCE:
+            raise WorkerDiedError(_DIED)
 
 
 def failure(log_file: Path) -> str:
     """Return why a training failed: the first and the last error in its log, with explanations of known ones.
 
-    Control characters of the log are escaped.
+    Control characters of the log are escaped. The log is read in pieces.
     """
-    text = log_file.read_text(errors="replace")
-    lines = [_RAY_PREFIX.sub("", _RAY_PREFIX.sub("", line)) for line in text.splitlines()]
-    # Harmless errors of libraries have no traceback; one that ended a process has.
-    first = next((i for i, line in enumerate(lines) if line.startswith("Traceback (most recent call last)")), 0)
-    found = [
-        line.strip() for line in lines[first:] if _EXCEPTION.match(line.strip()) and not _WRAPPER.match(line.strip())
-    ]
+    ending: deque[str] = deque(maxlen=5)
+    errors: list[str] = []
+    traced = cannot_write = False
+    found: dict[str, re.Match[str]] = {}
+    names: dict[int, str] = {}
+    died: dict[int, None] = {}
+    for raw in _Lines(log_file).read(last=True):
+        said = parse(raw)
+        line = _COLOR.sub("", said.text)
+        if (inner := parse(line)).pid is not None:  # of a process that an actor has started
+            line = inner.text
+        ending.append(line)
+        if said.pid is not None and len(names) < _MOST_NAMES:
+            names.setdefault(said.pid, said.name)
+        for event, match in events_in(said):
+            found.setdefault(event.name, match)
+            if event.name == WORKER_KILLED and match["pid"] and len(died) < _MOST_NAMES:
+                died[int(match["pid"])] = None
+        if not traced and line.startswith("Traceback (most recent call last)"):
+            # Harmless errors of libraries have no traceback; one that ended a process has.
+            errors, traced = [], True
+        line = line.strip()
+        if _EXCEPTION.match(line):
+            cannot_write |= bool(_CANNOT_WRITE.search(line))
+            if not _WRAPPER.match(line):
+                errors[1:] = [line]
     # The first error is the cause; Ray repeats it, and the last one is often only a consequence.
-    errors = [found[0], *(f"(finally: {line})" for line in found[-1:] if line != found[0])] if found else []
-    explained = [f"({hint})" for hint in _hints(text, log_file.parent)]
-    return escape_controls("\n".join([*errors, *explained] or lines[-5:])) or "no output"
+    told = [*errors[:1], *(f"(finally: {line})" for line in errors[1:] if line != errors[0])]
+    lost = [names[pid] for pid in died if pid in names]
+    explained = [f"({hint})" for hint in _hints(found, cannot_write, lost, log_file.parent)]
+    return escape_controls("\n".join([*told, *explained] or ending)) or "no output"
 
 
-def _hints(text: str, run_dir: Path) -> list[str]:
-    """Return an explanation with a fix for each known cause in the log."""
+def _hints(found: Mapping[str, re.Match[str]], cannot_write: bool, lost: Sequence[str], run_dir: Path) -> list[str]:
+    """Return an explanation with a fix for each known cause: events, a full disk, and the names of processes that died."""
     hints = []
     free = shutil.disk_usage(run_dir).free
     room = f"{free >> 20} MiB are free at {run_dir}; free some space"
-    if _CANNOT_WRITE.search(text):
+    if cannot_write:
         hints.append(f"a file could not be written; {room}")
     elif free < _FULL:  # the log itself may end before the error
         hints.append(f"only {room}")
-    memory = _LITTLE_MEMORY.search(text)
-    if memory or _MEMORY_KILLED.search(text):
-        used = f" ({memory['used']})" if memory else ""
+    if LITTLE_MEMORY in found or MEMORY_KILLED in found:
+        used = found[LITTLE_MEMORY]["used"] if LITTLE_MEMORY in found else None
         hints.append(
-            f"Ray ended workers because this machine had little memory left{used}: close other programs, or give "
-            "the run less to do at once (micro-batches, max_num_seqs, VLLM_CPU_KVCACHE_SPACE)"
+            f"Ray ended workers because this machine had little memory left{f' ({used})' if used else ''}: close other "
+            "programs, or give the run less to do at once (micro-batches, max_num_seqs, VLLM_CPU_KVCACHE_SPACE)"
         )
-    if unplaced := _NO_NODE.search(text):
+    if NO_NODE in found:
         hints.append(
-            f"Ray has no node with {unplaced['request']} for one process: give it more CPUs (ray_kwargs.ray_init.num_cpus) and "
-            "GPUs, or start the cluster's nodes with more"
+            f"Ray has no node with {found[NO_NODE]['request']} for one process: give it more CPUs "
+            "(ray_kwargs.ray_init.num_cpus) and GPUs, or start the cluster's nodes with more"
         )
-    if _ENGINE_DEAD.search(text):
+    if ENGINE_DEAD in found:
         hints.append(
             "vLLM's engine process died: an error of its own above, killed from outside, or by the system for its memory"
         )
-    if _WORKER_KILLED.search(text):
-        names = {match["pid"]: match["name"] for match in _SPEAKER.finditer(text)}
-        died = {names[pid]: None for pid in _DEAD_PID.findall(text) if pid in names}
-        name = f" ({', '.join(died)})" if died else ""
+    if WORKER_KILLED in found:
+        name = f" ({', '.join(dict.fromkeys(lost))})" if lost else ""
         hints.append(f"a worker process{name} died: killed from outside, or by the system for its memory (see dmesg)")
     return hints

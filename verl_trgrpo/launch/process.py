@@ -98,6 +98,28 @@ class TrainingProcess:
     def pid(self) -> int:
         return self._process.pid
 
+    def has_lost(self, pid: int, actor: str = "", child: str = "") -> bool:
+        """Return whether a process of this training has ended, or whether it is an actor that has lost its children.
+
+        True, too, where that cannot be seen: processes of a Ray cluster that was there before are not the driver's.
+
+        Args:
+            pid: number of the process; False for one that has not been seen.
+            actor: class of the actor that it should be; False for a process that is another one.
+            child: part of the names of the children that it needs; "" for none.
+        """
+        running = {each.pid: name for each in self._descendants if (name := _title(each))}
+        if not any(name.endswith("raylet") for name in running.values()):
+            return True
+        if pid not in running:
+            return pid in {each.pid for each in self._descendants}
+        if not child:
+            return False
+        own = psutil.Process(pid)
+        return running[pid].startswith(f"ray::{actor}") and not any(
+            child in _title(each) for each in own.children(recursive=True)
+        )
+
     def wait(self, on_tick: Callable[[], None], seconds: float = 0.5) -> int:
         """Call ``on_tick`` every `seconds` until the process ends, and return its exit code."""
         self._waiting = True
@@ -133,3 +155,11 @@ class TrainingProcess:
             with contextlib.suppress(psutil.NoSuchProcess):
                 process.kill()
         psutil.wait_procs(alive, timeout=5)
+
+
+def _title(process: psutil.Process) -> str:
+    """Return the name of a process as it shows in lists, "" if it has ended."""
+    with contextlib.suppress(psutil.Error):
+        if process.is_running() and process.status() != psutil.STATUS_ZOMBIE:
+            return next(iter(process.cmdline()), "")
+    return ""

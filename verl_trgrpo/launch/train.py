@@ -263,7 +263,7 @@ def _prepare(run: ComposedRun, attempt: int, stream: TextIO, first_prompt: dict[
 
 def _follow(process: TrainingProcess, log: MetricsLog, log_file: Path, progress: RunProgress, stream: TextIO) -> str:
     """Show the steps of a process until it ends; return an error message, or "" if it ended well."""
-    watch = LogWatch(log_file)
+    watch = LogWatch(log_file, process.has_lost)
 
     def show() -> None:
         with contextlib.suppress(ValueError):  # a damaged line must not end a training; whoever reads the run is told

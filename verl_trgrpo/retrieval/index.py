@@ -15,6 +15,7 @@ from typing import Any
 
 from verl_trgrpo import __version__
 from verl_trgrpo.common.files import json_lines, read_json, settle_directory, staged_directory, write_json
+from verl_trgrpo.common.foreign import is_entry
 from verl_trgrpo.common.options import Options
 from verl_trgrpo.common.progress import Progress, no_progress
 
@@ -160,7 +161,7 @@ def check_complete(directory: Path) -> dict[str, Any]:
         path = directory / FILES / name
         if Path(name).name != name:  # links of that name would lie elsewhere, see `_open`
             raise ValueError(f"{directory / MANIFEST} names {name!r}, which is no file of an index; build it again")
-        if not path.is_file() or path.stat().st_size != size:
+        if not is_entry(path) or path.stat().st_size != size:
             raise ValueError(f"{path} is missing or not {size} bytes long; the index is damaged, build it again")
     return manifest
 

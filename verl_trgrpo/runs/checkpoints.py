@@ -15,7 +15,7 @@ from pathlib import Path
 
 from verl_trgrpo.common.files import write_text
 from verl_trgrpo.common.findings import InvalidInputError
-from verl_trgrpo.common.foreign import ForeignFileError, read_foreign
+from verl_trgrpo.common.foreign import ForeignFileError, open_foreign, read_foreign, real_path
 
 TRACKER = "latest_checkpointed_iteration.txt"
 DATA_STATE = "data.pt"
@@ -161,12 +161,10 @@ def shards(directory: Path) -> list[tuple[str, int, int]]:
 
 def is_whole(path: Path) -> bool:
     """Return whether a file of ``torch.save``, a zip archive, is complete: the table of contents is at its end."""
-    if not path.is_file():
-        return False
     try:
-        with zipfile.ZipFile(path):
+        with open_foreign(real_path(path)) as file, zipfile.ZipFile(file):  # users move shards and leave links
             return True
-    except (zipfile.BadZipFile, OSError):
+    except (zipfile.BadZipFile, OSError, ValueError):
         return False
 
 

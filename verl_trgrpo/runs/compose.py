@@ -15,6 +15,7 @@ from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
 from verl_trgrpo.common.findings import InvalidInputError
+from verl_trgrpo.common.foreign import read_foreign, real_path
 from verl_trgrpo.config import CONFIG_DIRECTORIES, OWN_CONFIGS
 from verl_trgrpo.runs.hydra_messages import UNKNOWN_KEY, one_line, unknown_key
 from verl_trgrpo.runs.keys import OLD_SECTIONS
@@ -242,6 +243,7 @@ def _recipe_file(source: str | Path) -> Path | None:
         return None
     if recipe.suffix != ".yaml" or not recipe.is_file():
         raise InvalidInputError([f"recipe {source}: does not exist, or does not end in .yaml; give a recipe file"])
+    read_foreign(real_path(recipe))  # Hydra opens it by its path
     return recipe.resolve()
 
 
@@ -249,7 +251,7 @@ def _verl_configs() -> Path:
     # By its directory: as a package Hydra would import it, and with it all of veRL.
     found = importlib.util.find_spec("verl")
     if found is None or not found.submodule_search_locations:
-        raise InvalidInputError(['veRL is not installed; pip install "verl>=0.9,<0.10"'])
+        raise InvalidInputError(['veRL is not installed; pip install "verl>=0.9.1,<0.10"'])
     return Path(found.submodule_search_locations[0]) / "trainer" / "config"
 
 

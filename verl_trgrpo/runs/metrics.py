@@ -12,7 +12,7 @@ from statistics import fmean
 from typing import Any
 
 from verl_trgrpo.common.files import write_json
-from verl_trgrpo.common.text import first_line
+from verl_trgrpo.common.foreign import lines_of, open_foreign, read_foreign_json
 
 # Names of the main metrics.
 REWARD = "critic/score/mean"
@@ -81,9 +81,9 @@ class MetricsLog:
             ValueError: a line was not written by veRL's ``file`` logger.
         """
         for path in self.attempts():
-            with path.open("rb") as file:
+            with open_foreign(path) as file:
                 file.seek(self._offsets.get(path, 0))
-                for line in file:
+                for line in lines_of(file, path):
                     if not line.endswith(b"\n"):
                         break  # still being written
                     begins = path not in self._offsets
@@ -124,7 +124,7 @@ def read_steps(path: Path) -> list[Step]:
     if path.is_file():
         if path.suffix != ".jsonl":
             return []
-        with path.open("rb") as file:
+        with open_foreign(path) as file:
             first = file.readline(1 << 20).lstrip()  # dumps of responses have the same suffix
         if not first.startswith(b'{"step"') or b'"data"' not in first:
             return []
@@ -138,14 +138,12 @@ def read_record(run_dir: Path, name: str = RECORD_FILE) -> dict[str, Any]:
         ValueError: the file is damaged.
     """
     path = run_dir / name
-    if not path.is_file():
-        return {}
     try:
-        record = json.loads(path.read_text(encoding="utf-8"))
-        if not isinstance(record, dict):
-            raise ValueError("not an object")
-    except (ValueError, RecursionError) as error:
-        raise ValueError(f"{path} is damaged ({first_line(error)}); restore or remove it") from error
+        record = read_foreign_json(path)
+    except FileNotFoundError:
+        return {}
+    if not isinstance(record, dict):
+        raise ValueError(f"{path} is damaged (not an object); restore or remove it")
     return record
 
 

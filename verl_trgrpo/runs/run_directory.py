@@ -7,6 +7,7 @@ import hashlib
 import os
 import re
 from collections.abc import Mapping, Sequence
+from io import BytesIO
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from verl_trgrpo.common.files import replaced_file
 from verl_trgrpo.common.findings import InvalidInputError
-from verl_trgrpo.common.foreign import ForeignFileError, open_foreign
+from verl_trgrpo.common.foreign import ForeignFileError, open_foreign, read_foreign
 from verl_trgrpo.common.text import as_plain_yaml, first_line
 from verl_trgrpo.runs.checkpoints import choose_checkpoint, latest_checkpoint, step_of
 from verl_trgrpo.runs.compose import flat, selected
@@ -247,12 +248,15 @@ def read_config(run_dir: Path) -> DictConfig | None:
         InvalidInputError: it is damaged.
     """
     path = run_dir / CONFIG_FILE
-    if not path.is_file():
-        return None
     try:
-        with path.open("rb") as file:  # a few lines of YAML with aliases can stand for gigabytes
-            aliases = any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(file, _Loader))
-        config = None if aliases else OmegaConf.load(path)
+        content = read_foreign(path)
+        # A few lines of YAML with aliases can stand for gigabytes.
+        aliases = any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(content, _Loader))
+        config = None if aliases else OmegaConf.load(BytesIO(content))
+    except FileNotFoundError:
+        return None
+    except ForeignFileError as error:
+        raise InvalidInputError([str(error)]) from error
     except (OSError, yaml.YAMLError, OmegaConfBaseException, RecursionError, ValueError) as error:
         reason = first_line(error)
     else:

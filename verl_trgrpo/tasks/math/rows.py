@@ -32,6 +32,7 @@ from verl_trgrpo.data.sources import (
     FILE_TYPES,
     NOT_DRAWN,
     Record,
+    data_entries,
     draw,
     find_files,
     load_hub,
@@ -235,9 +236,9 @@ def _files_of(path: Path) -> list[Path]:
     """Return the data files of a source: those of a directory, and those in directories of the hub's data sets in it."""
     hub = [place for _, place in _SETS.values()]
     names = [name for place in hub for name in (place.dataset, place.dataset.partition("/")[2], _cached(place))]
-    below = [file for name in names if path.is_dir() for file in (path / name).rglob("*") if file.is_file()]
-    below = [file for file in below if file.name.endswith(FILE_TYPES) and _hub_set(file)]
-    return [*below, *(file for file in path.iterdir() if file.is_file())] if below else find_files(path)
+    below = [file for name in names if path.is_dir() for file in (path / name).rglob("*")]
+    below = data_entries(file for file in below if _hub_set(file))
+    return [*below, *data_entries(path.iterdir())] if below else find_files(path)
 
 
 def _hub_set(file: Path) -> str:

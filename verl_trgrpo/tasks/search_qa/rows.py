@@ -25,9 +25,9 @@ from verl_trgrpo.common.progress import Progress, no_progress
 from verl_trgrpo.common.text import shorten
 from verl_trgrpo.data.rows import CHAT_TAGS, arrow_schema, build_row
 from verl_trgrpo.data.sources import (
-    FILE_TYPES,
     NOT_DRAWN,
     Record,
+    data_entries,
     draw,
     load_hub,
     parse_records,
@@ -227,8 +227,11 @@ def local_parts(source: Path) -> Parts:
     """
     parts: Parts = {}
     for name, split in product(SETS, SPLITS):
-        files = [file for file in (source / name).glob("*") if file.is_file() and file.name.endswith(FILE_TYPES)]
-        found = [file for file in files if re.search(f"(?<![a-z]){split}(?![a-z])", file.name.lower())]
+        found = [
+            file
+            for file in data_entries((source / name).glob("*"))
+            if re.search(f"(?<![a-z]){split}(?![a-z])", file.name.lower())
+        ]
         if len(found) > 1:
             raise ValueError(f"{found[0]} and {found[1]} hold the same split; keep one of them")
         if found:

@@ -1,0 +1,143 @@
+"""Make the tables of the studies of chains that tune no rate (pairs.yaml, rare.yaml); `make results` calls it."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from studies.chains.effects import Effect, corrected, difference_text, effect, failures_text, p_text, pooled
+from studies.chains.reading import CHAIN_HEAD, Chain, Records, chain_text
+from verl_trgrpo.common.text import markdown_table
+from verl_trgrpo.compare.statistics import equivalence_p_value
+
+# Fewer seeds that pass a train accuracy with all rates give no figure.
+FEWEST = 20
+NOTHING = "Not recorded yet."
+
+
+def pairs_table(records: Records, part: str) -> str:
+    """Return what becomes of prompts with a pair that is never trained: means over the rates of each seed; `part` names them."""
+    arms, end, chains = records.arms, records.steps[-1], records.chains(*records.arms)
+    if not chains:
+        return NOTHING
+    start = {chain: records.over_rates(chain, 0, part)[arms[1]] for chain in chains}
+    trained = {chain: records.over_rates(chain, end, part)[arms[1]] for chain in chains}
+    columns = {
+        f"GRPO, {end} steps minus start": {c: effect(trained[c] - start[c]) for c in chains},
+        "TR-GRPO minus GRPO, 40": {c: records.rates_effect(c, 40, part) for c in chains},
+        f"TR-GRPO minus GRPO, {end}": {c: records.rates_effect(c, end, part) for c in chains},
+        f"minus GRPO at a lower rate, {end}": {c: lower_rate_effect(records, c, part) for c in chains},
+    }
+    for threshold in records.study["thresholds"]:
+        for name, lower in ((f"TR-GRPO minus GRPO, train {threshold:g}", False),
+                            (f"minus GRPO at a lower rate, train {threshold:g}", True)):  # fmt: skip
+            columns[name] = {c: one for c in chains if (one := passing_effect(records, c, part, threshold, lower))}
+    p = {
+        name: corrected({c: one.p for c, one in found.items()}, len(records.planned)) for name, found in columns.items()
+    }
+    margin = records.study["margin"]
+    equal = {
+        c: equivalence_p_value(one.values, margin) or 0.0 for c, one in columns[f"TR-GRPO minus GRPO, {end}"].items()
+    }
+    equal = corrected(equal, len(records.planned))
+    rows = []
+    for chain in chains:
+        cells = [
+            difference_text(found[chain], p[name][chain]) if chain in found else "-" for name, found in columns.items()
+        ]
+        levels = [f"{start[chain].mean():.3f}", f"{trained[chain].mean():.3f}"]
+        rows.append([*chain_text(chain), *levels, *cells, p_text(equal[chain])])
+    means = [
+        difference_text(one := pooled([*found.values()]), one.p) if len(found) == len(chains) else "-"
+        for found in columns.values()
+    ]
+    rows.append(["mean of these", "", "", "", *means, ""])
+    return markdown_table(
+        rows, [*CHAIN_HEAD, "start", f"GRPO, {end} steps", *columns, f"equal within {margin:g}, {end}"]
+    )
+
+
+def rate_pairs(records: Records, chain: Chain, lower: bool) -> list[tuple[float, float]]:
+    """Return rates of the primary arm and of the baseline: the same, or the baseline's one rung lower."""
+    rates = records.study["rates"][chain[1]]
+    return [*zip(rates[1:], rates, strict=False)] if lower else [(rate, rate) for rate in rates]
+
+
+def lower_rate_effect(records: Records, chain: Chain, part: str) -> Effect:
+    """Return the primary arm minus the baseline at lower rates, after the last step."""
+    (own, base), end = records.arms, records.steps[-1]
+    differences = [records.accuracies(chain, own, end, rate, part) - records.accuracies(chain, base, end, other, part)
+                   for rate, other in rate_pairs(records, chain, True)]  # fmt: skip
+    return effect(np.mean(differences, 0))
+
+
+def passing_effect(records: Records, chain: Chain, part: str, threshold: float, lower: bool) -> Effect | None:
+    """Return the difference where a train accuracy is first passed, of the seeds that pass at all rates; None if they are few."""
+    own, base = records.arms
+    differences = [records.passing(chain, own, rate, threshold, part) - records.passing(chain, base, other, threshold, part)
+                   for rate, other in rate_pairs(records, chain, lower)]  # fmt: skip
+    means = np.mean(differences, 0)
+    whole = means[~np.isnan(means)]
+    return effect(whole) if len(whole) >= FEWEST else None
+
+
+def groups(records: Records) -> dict[float, list[Chain]]:
+    """Return the chains of each right decision of which all have been counted."""
+    chains = records.chains(*records.arms)
+    found = {right: [chain for chain in chains if chain[1] == right] for right in records.study["right"]}
+    return {right: own for right, own in found.items() if len(own) == len(records.study["fillers"])}
+
+
+def means(records: Records, chains: list[Chain], step: int, of: str) -> tuple[np.ndarray, np.ndarray]:
+    """Return the accuracy of each seed with both arms, means over chains and rates."""
+    found = [records.over_rates(chain, step, of) for chain in chains]
+    own, base = (np.mean([one[arm] for one in found], 0) for arm in records.arms)
+    return own, base
+
+
+def rare_table(records: Records) -> str:
+    """Return differences and ratios of failures at each step, means over the chains with one right decision."""
+    rows = []
+    for right, chains in groups(records).items():
+        for step in records.steps:
+            cells = []
+            for of in ("held_out", "train"):
+                own, base = means(records, chains, step, of)
+                cells += [
+                    f"{base.mean():.3f}",
+                    difference_text(one := effect(own - base), one.p),
+                    failures_text(own, base),
+                ]
+            rows.append([f"{right:g}", str(step), *cells])
+    head = [
+        f"{what}, {of}" for of in ("held out", "train") for what in ("GRPO", "TR-GRPO minus GRPO", "ratio of failures")
+    ]
+    return markdown_table(rows, ["right at the start", "steps", *head]) if rows else NOTHING
+
+
+def rare_tests(records: Records) -> str:
+    """Return the declared tests: H1 to H3, each on held-out and train prompts with Holm's correction over the two."""
+    found, rows, end = groups(records), [], records.steps[-1]
+    for name, right, step in (("H1", 0.1, end), ("H2", 0.25, end), ("H3", 0.1, 320)):
+        if right not in found:
+            continue
+        both = {of: means(records, found[right], step, of) for of in ("held_out", "train")}
+        effects = {of: effect(own - base) for of, (own, base) in both.items()}
+        p = corrected({of: one.p for of, one in effects.items()}, 2)
+        equal = corrected(
+            {of: equivalence_p_value(one.values, records.study["margin"]) or 0.0 for of, one in effects.items()}, 2
+        )
+        # The ratio is in (0.8, 1.25) where own - 0.8 base is above 0 and own - 1.25 base below.
+        ratio = {of: max(effect_side(1 - own - 0.8 * (1 - base), 1), effect_side(1 - own - 1.25 * (1 - base), -1))
+                 for of, (own, base) in both.items()}  # fmt: skip
+        for of, one in effects.items():
+            cells = [difference_text(one, p[of]), p_text(equal[of]), failures_text(*both[of]), p_text(ratio[of])]
+            rows.append([name, f"{right:g}", str(step), of.replace("_", " "), *cells])
+    head = ["", "right at the start", "steps", "prompts", "TR-GRPO minus GRPO", f"equal within {records.study['margin']:g}",
+            "ratio of failures", "within 0.8 to 1.25"]  # fmt: skip
+    return markdown_table(rows, head) if rows else NOTHING
+
+
+def effect_side(values: np.ndarray, sign: int) -> float:
+    """Return the p-value of the one-sided t test that the mean of `values` has this sign."""
+    found = effect(values)
+    return found.p / 2 if np.sign(found.estimate.mean) == sign else 1 - found.p / 2
