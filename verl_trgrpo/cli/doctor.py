@@ -17,7 +17,7 @@ from typing import NamedTuple
 from verl_trgrpo.common.extras import install
 
 _REQUIREMENTS = (
-    "verl>=0.9,<0.10",
+    "verl>=0.9.1,<0.10",
     "torch>=2.6",
     "numpy>=2",
     "ray[default]>=2.41",
