@@ -16,7 +16,8 @@ from verl_trgrpo.common.findings import InvalidInputError
 from verl_trgrpo.launch.log import LogWatch
 from verl_trgrpo.launch.train import TrainingFailedError, launch
 from verl_trgrpo.runs.checkpoints import latest_checkpoint
-from verl_trgrpo.runs.metrics import MetricsLog, read_record, write_record
+from verl_trgrpo.runs.metrics import MetricsLog
+from verl_trgrpo.runs.records import read_record, write_record
 from verl_trgrpo.runs.run_directory import write_config
 from verl_trgrpo.verl_plugin.loopback import ENVIRONMENT as LOOPBACK
 
@@ -88,7 +89,7 @@ def test_a_study_s_run_that_starts_over_is_not_taken_for_finished(tmp_path, fake
     fake_driver(f"{saving(run_dir, 1)}; exit 1")
     with pytest.raises(TrainingFailedError):
         launch(composed(run_dir, trainer__resume_mode="disable", **ONE_RANK), 3, io.StringIO())
-    assert read_record(run_dir)["arm"] == "grpo"
+    assert read_record(run_dir).arm == "grpo"
     fake_driver("true")
     assert launch(composed(run_dir, **ONE_RANK), 3, io.StringIO()).log_file is not None
 
@@ -103,8 +104,8 @@ def test_the_step_that_was_reached_and_the_signals_are_recorded(tmp_path, fake_d
     fake_driver(f"{lines}{saving(run_dir, 1)}\nexit {code}")
     with contextlib.suppress(TrainingFailedError):
         launch(composed(run_dir, **ONE_RANK), 5, stream)
-    assert read_record(run_dir)["last_step"] == 2
-    [signal] = read_record(run_dir)["signals"]
+    assert read_record(run_dir).content()["last_step"] == 2
+    [signal] = read_record(run_dir).content()["signals"]
     assert signal == {"signal": "reward is not finite", "first": 0, "last": 2, "stands": True}
     notes = [line for line in stream.getvalue().splitlines() if line.startswith("note: ")]
     assert [("step 2" in note, "5" in note) for note in notes] == ([] if code else [(True, True)])

@@ -34,7 +34,8 @@ from verl_trgrpo.runs.environment import (
     training_environment,
 )
 from verl_trgrpo.runs.health import judge
-from verl_trgrpo.runs.metrics import MetricsLog, read_record, write_record
+from verl_trgrpo.runs.metrics import MetricsLog
+from verl_trgrpo.runs.records import read_record, write_record
 from verl_trgrpo.runs.run_directory import (
     DATA_FILES,
     FIRST_PROMPT,
@@ -215,7 +216,9 @@ def _train(
         next_time = next_start(run.config, run_dir)
         raise TrainingFailedError(f"{problem}\nAfter fixing this, {next_time}. Full log: {log_file}")
     if not run.config.trainer.val_only:
-        write_record(run_dir, read_record(run_dir) | {TRAINED: training_length(run.config, total_steps)})
+        write_record(
+            run_dir, read_record(run_dir, needed=False).content() | {TRAINED: training_length(run.config, total_steps)}
+        )
         if last_step is not None and total_steps is not None and last_step < total_steps:
             note = f"veRL ended after step {last_step}, not {total_steps}: it filters long prompts, and stops after total_epochs"
             print(f"note: {note}", file=stream, flush=True)
@@ -231,7 +234,7 @@ def _record_last_step(run_dir: Path, log: MetricsLog, first_step: int) -> int | 
             {"signal": each.signal.name, "first": each.first, "last": each.last, "stands": each.stands}
             for each in judge(steps)
         ]
-        write_record(run_dir, read_record(run_dir) | {LAST_STEP: last_step, SIGNALS: signals})
+        write_record(run_dir, read_record(run_dir, needed=False).content() | {LAST_STEP: last_step, SIGNALS: signals})
     except (ValueError, OSError):  # a damaged line, a full disk: the training's own error matters more
         return None
     return last_step
@@ -247,7 +250,7 @@ def _prepare(run: ComposedRun, attempt: int, stream: TextIO, first_prompt: dict[
         print(f"note: starting over; the earlier checkpoints are now in {abandoned}", file=stream, flush=True)
     write_config(run.config, run_dir)
     starts_over = latest_checkpoint(run_dir) is None
-    earlier = read_record(run_dir)
+    earlier = read_record(run_dir, needed=False).content()
     if "arm" in earlier:  # a study keeps its own record
         record = {key: value for key, value in earlier.items() if key not in (TRAINED, LAST_STEP, SIGNALS)}
     else:
