@@ -54,7 +54,7 @@ def open_foreign(path: Path, limit: int | None = None) -> BinaryIO:
         if not Path(path).is_symlink():
             reason = error.strerror if isinstance(error, OSError) else str(error)
             raise ForeignFileError(f"{path} cannot be opened ({reason}); restore it or change its rights") from error
-        target, snapshots = real_path(path), real_path(path).parents[1] / "snapshots"
+        target, snapshots = real_path(path), real_path(path).parent.parent / "snapshots"
         if target.parent.name == "blobs" and real_path(Path(path).parent).is_relative_to(snapshots):
             return open_foreign(target, limit)
         raise ForeignFileError(f"{path} is a link; put the file itself in its place") from error

@@ -12,7 +12,7 @@ from typing import Any
 
 from verl_trgrpo.common.files import lock, open_plain, read_json, write_json
 from verl_trgrpo.common.foreign import lines_of, open_foreign
-from verl_trgrpo.common.text import changes
+from verl_trgrpo.common.text import changes, first_line
 from verl_trgrpo.data.rows import Row
 from verl_trgrpo.tasks.answer_form import THINKING_OPENED, reward_input
 
@@ -63,8 +63,11 @@ class ResponseStore:
         """Return the responses to data file `number` so far, by row and sample."""
         # A line ends at a line feed only: the text may hold other separators.
         path = self.path(number)
-        with open_foreign(path) as file:
-            found = [Response(**json.loads(line)) for line in lines_of(file, path) if line.endswith(b"\n")]
+        try:
+            with open_foreign(path) as file:
+                found = [Response(**json.loads(line)) for line in lines_of(file, path) if line.endswith(b"\n")]
+        except (TypeError, ValueError, RecursionError) as error:
+            raise ValueError(f"{path} has a line that is no response ({first_line(error)}); remove the file") from error
         return sorted(found, key=lambda response: (response.row, response.sample))
 
     def append(self, number: int, response: Response) -> None:
