@@ -11,11 +11,14 @@ from verl_trgrpo.compare.statistics import equivalence_p_value
 
 # Fewer seeds that pass a train accuracy with all rates give no figure.
 FEWEST = 20
+NOTHING = "Not recorded yet."
 
 
 def pairs_table(records: Records, part: str) -> str:
     """Return what becomes of prompts with a pair that is never trained: means over the rates of each seed; `part` names them."""
     arms, end, chains = records.arms, records.steps[-1], records.chains(*records.arms)
+    if not chains:
+        return NOTHING
     start = {chain: records.over_rates(chain, 0, part)[arms[1]] for chain in chains}
     trained = {chain: records.over_rates(chain, end, part)[arms[1]] for chain in chains}
     columns = {
@@ -43,10 +46,11 @@ def pairs_table(records: Records, part: str) -> str:
         ]
         levels = [f"{start[chain].mean():.3f}", f"{trained[chain].mean():.3f}"]
         rows.append([*chain_text(chain), *levels, *cells, p_text(equal[chain])])
-    if chains:
-        means = [difference_text(one := pooled([*found.values()]), one.p) if len(found) == len(chains) else "-"
-                 for found in columns.values()]  # fmt: skip
-        rows.append(["mean of these", "", "", "", *means, ""])
+    means = [
+        difference_text(one := pooled([*found.values()]), one.p) if len(found) == len(chains) else "-"
+        for found in columns.values()
+    ]
+    rows.append(["mean of these", "", "", "", *means, ""])
     return markdown_table(
         rows, [*CHAIN_HEAD, "start", f"GRPO, {end} steps", *columns, f"equal within {margin:g}, {end}"]
     )
@@ -107,7 +111,7 @@ def rare_table(records: Records) -> str:
     head = [
         f"{what}, {of}" for of in ("held out", "train") for what in ("GRPO", "TR-GRPO minus GRPO", "ratio of failures")
     ]
-    return markdown_table(rows, ["right at the start", "steps", *head])
+    return markdown_table(rows, ["right at the start", "steps", *head]) if rows else NOTHING
 
 
 def rare_tests(records: Records) -> str:
@@ -130,7 +134,7 @@ def rare_tests(records: Records) -> str:
             rows.append([name, f"{right:g}", str(step), of.replace("_", " "), *cells])
     head = ["", "right at the start", "steps", "prompts", "TR-GRPO minus GRPO", f"equal within {records.study['margin']:g}",
             "ratio of failures", "within 0.8 to 1.25"]  # fmt: skip
-    return markdown_table(rows, head)
+    return markdown_table(rows, head) if rows else NOTHING
 
 
 def effect_side(values: np.ndarray, sign: int) -> float:

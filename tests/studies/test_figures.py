@@ -1,5 +1,6 @@
 """Figures of the chains on the pages, recomputed from the raw records by another program: numpy and the t distribution alone."""
 
+import itertools
 import json
 import lzma
 import re
@@ -11,6 +12,7 @@ from scipy import stats
 from tests.scripts import ROOT
 
 PAGE = ROOT / "docs" / "results" / "chains.md"
+RECORDS = ROOT / "studies" / "chains" / "records"
 STEPS = [10, 20, 40, 80, 160, 320]
 LIKELY, RARE = [(0.75, 0), (0.75, 10), (0.5, 0), (0.5, 10)], [(0.1, 0), (0.1, 10)]
 
@@ -18,23 +20,27 @@ LIKELY, RARE = [(0.75, 0), (0.75, 10), (0.5, 0), (0.5, 10)], [(0.1, 0), (0.1, 10
 class Raw:
     """Accuracies of the counting seeds, (steps, seeds), by right, fillers, arm and rate; means of the tuning seeds."""
 
-    def __init__(self, name):
-        path = ROOT / "studies" / "chains" / "records" / f"{name}.jsonl.xz"
-        lines = [json.loads(line) for line in lzma.decompress(path.read_bytes()).splitlines()]
-        self.counted, self.means = {}, {}
-        for line in lines:
+    def __init__(self, name, steps):
+        path = RECORDS / f"{name}.jsonl.xz"
+        self.steps, self.counted, self.means = steps, {}, {}
+        for line in map(json.loads, lzma.decompress(path.read_bytes()).splitlines()):
             key = (line["right"], line["fillers"], line["arm"])
             if line["part"] == "counting":
                 self.counted[(*key, line["rates"][0])] = line
             else:
                 held_out = [[np.mean(one) for one in row] for row in line["held_out"]]
-                self.means[key] = (line["rates"], dict(zip(STEPS, held_out, strict=True)))
+                self.means[key] = (line["rates"], dict(zip(steps, held_out, strict=True)))
+        rights = {key[0] for key in self.counted}
         self.all_rates = {
-            right: sorted({key[3] for key in self.counted if key[::2] == (right, "grpo")}) for right in (0.75, 0.5, 0.1)
+            right: sorted({key[3] for key in self.counted if key[::2] == (right, "grpo")}) for right in rights
         }
 
-    def at(self, chain, arm, rate, step, of="held_out", steps=STEPS):
-        return np.array(self.counted[(*chain, arm, rate)][of][steps.index(step)]) / 1e4
+    def at(self, chain, arm, rate, step, of="held_out"):
+        return np.array(self.counted[(*chain, arm, rate)][of][self.steps.index(step)]) / 1e4
+
+    def passing(self, chain, arm, rate, threshold, of):
+        line = self.counted[(*chain, arm, rate)]["passed"][threshold]
+        return np.where(np.array(line["step"]) > 0, np.array(line[of]) / 1e4, np.nan)
 
     def best(self, chain, arm, step):
         rates, means = self.means[(*chain, arm)]
@@ -54,17 +60,16 @@ class Raw:
         seeds = np.stack([self.at(chain, arm, rate, step, of) for rate in rates[i - 1 : i + 2]])
         return np.array([np.polyval(np.polyfit(x - at, own, 2), 0.0) for own in seeds.T])
 
-    def over(self, chain, step, of="held_out", **given):
-        pairs = [
-            [self.at(chain, arm, rate, step, of, **given) for arm in ("tr_grpo", "grpo")]
-            for rate in self.all_rates[chain[0]]
-        ]
-        return np.mean([own - base for own, base in pairs], 0)
+    def mean(self, chain, arm, step, of="held_out"):
+        return np.mean([self.at(chain, arm, rate, step, of) for rate in self.all_rates[chain[0]]], 0)
+
+    def over(self, chain, step, of="held_out"):
+        return self.mean(chain, "tr_grpo", step, of) - self.mean(chain, "grpo", step, of)
 
 
 @pytest.fixture(scope="module")
 def raw():
-    return Raw("convergence")
+    return Raw("convergence", STEPS)
 
 
 def table(name, page=PAGE):
@@ -177,3 +182,48 @@ def test_what_a_gain_is_worth(raw):
                 for arm in (own, base)
             ]
             assert agrees(cell, sides[0] - sides[1])
+
+
+def recorded(name):
+    return pytest.mark.skipif(not (RECORDS / f"{name}.jsonl.xz").is_file(), reason="not recorded yet")
+
+
+@recorded("pairs")
+@pytest.mark.parametrize("part", ["new_first", "new_answer"])
+def test_pairs_that_are_never_trained(part):
+    raw = Raw("pairs", [0, 10, 40, 80, 160, 320])
+
+    def shifted(chain, figure):
+        rates = raw.all_rates[chain[0]]
+        return np.mean([figure("tr_grpo", own) - figure("grpo", lower) for lower, own in itertools.pairwise(rates)], 0)
+
+    *rows, last = table(f"pairs.{part}")
+    kept = []
+    for row in rows:
+        chain = (float(row[0]), int(row[1]))
+        start, end = (raw.mean(chain, "grpo", step, part) for step in (0, 320))
+        assert [float(row[2]), float(row[3])] == pytest.approx([start.mean(), end.mean()], abs=5.1e-4)
+        found = [end - start, raw.over(chain, 40, part), raw.over(chain, 320, part),
+                 shifted(chain, lambda arm, rate, c=chain: raw.at(c, arm, rate, 320, part))]  # fmt: skip
+        assert all(agrees(cell, values, p=False) for cell, values in zip(row[4:], found, strict=False))
+        rates = raw.all_rates[chain[0]]
+        figure = lambda arm, rate, c=chain: raw.passing(c, arm, rate, "0.8", part)  # noqa: E731
+        same = np.mean([figure("tr_grpo", rate) - figure("grpo", rate) for rate in rates], 0)
+        lower = shifted(chain, figure)
+        for cell, values in ((row[8], same), (row[9], lower)):
+            assert cell == "-" or agrees(cell, values[~np.isnan(values)], p=False)
+        kept.append(found)
+    assert all(agrees(cell, values) for cell, values in zip(last[4:], np.mean(kept, 0), strict=False))
+
+
+@recorded("rare")
+def test_a_rare_right_decision():
+    raw = Raw("rare", [40, 80, 160, 320, 640, 1280])
+    rows = [(row[1:3], {row[3].replace(" ", "_"): row[4::2]}) for row in table("rare.tests")]
+    rows += [(row[:2], {"held_out": row[3:5], "train": row[6:8]}) for row in table("rare.path")]
+    for (right, step), cells in rows:
+        for of, (difference, ratio, *_) in cells.items():
+            chains = [(float(right), fillers) for fillers in (0, 10)]
+            own, base = (np.mean([raw.mean(c, arm, int(step), of) for c in chains], 0) for arm in ("tr_grpo", "grpo"))
+            assert agrees(difference, own - base, p=len(cells) > 1)
+            assert float(ratio.split()[0]) == pytest.approx((1 - own).mean() / (1 - base).mean(), abs=5.1e-4)

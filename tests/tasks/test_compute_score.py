@@ -21,6 +21,7 @@ from verl_trgrpo.tasks import (
     register_reward,
     score_response,
 )
+from verl_trgrpo.tasks.answer_form import reward_input
 
 TRUTH = "(1) Zoey is a knight\n(2) Oliver is a knave"
 RESPONSE = f"<think>a</think><answer>{TRUTH}</answer>"
@@ -89,7 +90,7 @@ def test_the_documentation_lists_the_names_of_other_projects():
 
 
 def test_gsm8k_is_read_in_the_form_that_its_prompt_asks_for():
-    asked = {"raw_prompt": [{"role": "user", "content": 'How many? Output the final answer after "####".'}]}
+    asked = reward_input({}, [{"role": "user", "content": 'How many? Output the final answer after "####".'}])
     assert compute_score("openai/gsm8k", "48 + 24 = 72\n#### 72", "72", asked)["acc"] == 1.0
     assert compute_score("openai/gsm8k", "48 + 24 = 72", "72", asked)["acc"] == 0.0
 
@@ -240,17 +241,30 @@ MALFORMED = {
 def test_a_ground_truth_that_cannot_be_read_is_counted_and_never_ends_a_run(data_source, truth):
     for answer in ("2", str(truth)[:50]):
         response = f"<think>a</think><answer>{answer}</answer> \\boxed{{{answer}}}"
-        score = compute_score(data_source, response, truth, {"rollout_metrics": {"searches": 1}})
+        counted = reward_input({}, None, from_loop={"rollout_metrics": {"searches": 1}})
+        score = compute_score(data_source, response, truth, counted)
         assert (score["score"], score["acc"], score["gold_unparseable"], score["searches"]) == (0.0, 0.0, 1.0, 1.0)
         with pytest.raises(GroundTruthError):
             score_response(data_source, response, truth)
 
 
 def test_what_the_agent_loop_counted_comes_back():
-    extra_info = {"rollout_metrics": {"searches": 2, "answered": 1.0}}
-    score = compute_score("kk_3ppl", RESPONSE, TRUTH, extra_info)
+    given = reward_input({}, None, from_loop={"rollout_metrics": {"searches": 2, "answered": 1.0}})
+    score = compute_score("kk_3ppl", RESPONSE, TRUTH, given)
     assert score == FULL_MARKS | {"searches": 2.0, "answered": 1.0}
     assert type(score["searches"]) is float
+    assert compute_score("kk_3ppl", RESPONSE, TRUTH, pickle.loads(pickle.dumps(given))) == score
+
+
+@pytest.mark.parametrize(
+    "counts",
+    ["abc", [1], 5, {"searches": None}, {"searches": "1"}, {"searches": float("nan")}, {"searches": 10**400},
+     *({name: 1.0} for name in FULL_MARKS)],
+)  # fmt: skip
+def test_counts_that_are_not_finite_or_would_replace_the_score_are_an_error(counts):
+    given = reward_input({}, None, from_loop={"rollout_metrics": counts})
+    with pytest.raises(ValueError, match=r"rollout_metrics is .*correct the loop"):
+        compute_score("kk_3ppl", RESPONSE, TRUTH, given)
 
 
 def test_a_response_that_is_no_text_is_an_error():

@@ -9,6 +9,7 @@ import pytest
 
 from tests.data.checked_files import results
 from verl_trgrpo.tasks import compute_score
+from verl_trgrpo.tasks.answer_form import reward_input
 from verl_trgrpo.tasks.reasoning_gym import (
     ARITHMETIC_TASKS,
     EXPRESSION_TASKS,
@@ -155,7 +156,7 @@ def test_numbers_are_read_strictly_where_the_verifier_does_not():
 def test_an_answer_within_the_reasoning_does_not_count():
     truth = truths("gsm_symbolic")[0]
     answer = reference_response(truth)
-    opened = {"thinking_opened": True}
+    opened = reward_input({}, None, thinking_opened=True)
     cases = [
         (answer, opened, 0.0),
         (f"</think>{answer}", opened, 1.0),

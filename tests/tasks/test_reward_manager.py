@@ -31,34 +31,36 @@ def config_of(*overrides):
     return composed([model, f"data.max_response_length={ROOM}", *overrides], "trgrpo_trainer").config
 
 
+def asked(tokenizer, response, source="math", truth="42", extra_info=None, from_loop=None, prompt=DAPO):
+    """What veRL's agent loop hands to a reward manager: a response, text or token ids, to DAPO's prompt."""
+    ids = response if isinstance(response, list) else tokenizer.encode(response)
+    prompt_ids = tokenizer.encode("What?")
+    tokens = {
+        "prompts": torch.tensor([prompt_ids]),
+        "responses": torch.tensor([ids], dtype=torch.int64),
+        "attention_mask": torch.ones(1, len(prompt_ids) + len(ids), dtype=torch.int64),
+    }
+    fields = {
+        "raw_prompt": [{"role": "user", "content": prompt}],
+        "data_source": source,
+        "reward_model": {"ground_truth": truth},
+        "extra_info": {"index": 0} if extra_info is None else extra_info,
+        "tool_extra_fields": from_loop or {},
+    }
+    columns = {}
+    for name, value in fields.items():
+        columns[name] = np.array([value], dtype=object if name != "data_source" else None)
+    return DataProto(batch=TensorDict(tokens, batch_size=1), non_tensor_batch=columns)
+
+
 @pytest.fixture
 def score(tokenizer):
     """Scores a response to DAPO's prompt, and returns what veRL's reward worker gets."""
 
-    def run(response, *overrides, source="math", truth="42", extra_info=None, from_loop=None, prompt=DAPO):
-        ids = response if isinstance(response, list) else tokenizer.encode(response)
-        prompt_ids = tokenizer.encode("What?")
-        tokens = {
-            "prompts": torch.tensor([prompt_ids]),
-            "responses": torch.tensor([ids], dtype=torch.int64),
-            "attention_mask": torch.ones(1, len(prompt_ids) + len(ids), dtype=torch.int64),
-        }
-        messages = [{"role": "user", "content": prompt}]
-        fields = {
-            "raw_prompt": messages,
-            "data_source": source,
-            "reward_model": {"ground_truth": truth},
-            "extra_info": {"index": 0} if extra_info is None else extra_info,
-            "tool_extra_fields": from_loop or {},
-        }
-        columns = {}
-        for name, value in fields.items():  # as veRL's agent loop makes them
-            columns[name] = np.array([value], dtype=object if name != "data_source" else None)
-        data = DataProto(batch=TensorDict(tokens, batch_size=1), non_tensor_batch=columns)
-
+    def run(response, *overrides, **fields):
         async def one():
             config = config_of(*overrides)
-            return await load_reward_manager(config, tokenizer).run_single(data)
+            return await load_reward_manager(config, tokenizer).run_single(asked(tokenizer, response, **fields))
 
         found = asyncio.run(one())
         return found["reward_score"], found["reward_extra_info"]

@@ -15,10 +15,11 @@ instructions, `extra_info.question` is the question alone, which decontamination
 
 from __future__ import annotations
 
+import json
 import math
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -39,6 +40,11 @@ SCHEMA_VERSION = 2
 # The columns that veRL and the rewards read; others, such as images, are not loaded.
 COLUMNS = ("data_source", "prompt", "reward_model", "extra_info")
 REQUIRED_COLUMNS = ("data_source", "prompt", "reward_model")
+
+PROMPT, THINKING_OPENED, CUT_OFF = "raw_prompt", "thinking_opened", "cut_off"
+MODEL_TEXT, COUNTS = "model_text", "rollout_metrics"
+RESERVED_KEYS = frozenset({PROMPT, THINKING_OPENED, CUT_OFF, MODEL_TEXT, COUNTS})
+"""Keys of a reward's `extra_info` that the rollout alone writes: a row that has one would speak for it."""
 
 # Columns with what a prompt shows besides text.
 MEDIA = ("images", "videos", "audios")
@@ -161,8 +167,11 @@ def ground_truth_of(row: RawRow) -> Any:
 
 
 def extra_info_of(row: RawRow) -> Mapping[str, Any]:
-    """Return a row's extra_info, or an empty mapping."""
+    """Return a row's extra_info, or an empty mapping; JSON where `datasets` keeps rows of different fields as such."""
     extra_info = row.get("extra_info")
+    if isinstance(extra_info, str):
+        with suppress(ValueError, RecursionError):
+            extra_info = json.loads(extra_info)
     return extra_info if isinstance(extra_info, Mapping) else {}
 
 
@@ -187,7 +196,7 @@ def check_rows(rows: Iterable[RawRow]) -> None:
     problems = [
         f"row {position}: {finding.message}"
         for position, row in enumerate(rows)
-        for check in (source_findings, prompt_findings, tag_findings, truth_findings)
+        for check in (source_findings, prompt_findings, tag_findings, truth_findings, reserved_findings)
         for finding in check(row, "")
         if finding.level is Level.ERROR
     ]
@@ -255,6 +264,19 @@ def truth_findings(row: RawRow, where: str) -> Iterator[Finding]:
     elif others := [leaf for leaf in leaves if not isinstance(leaf, str)]:
         kind = type(others[0]).__name__
         yield Finding.warning(where, f"reward_model.ground_truth holds a {kind}; most rewards need a string")
+
+
+def reserved_findings(row: RawRow, where: str) -> Iterator[Finding]:
+    """Check that a row's extra_info has no value under the `RESERVED_KEYS`."""
+    extra_info = extra_info_of(row)
+    for key in sorted(RESERVED_KEYS & extra_info.keys()):
+        if extra_info[key] is not None:
+            yield Finding.error(where, f"{reserved_problem(key)} ({shorten(extra_info[key], 60)})")
+
+
+def reserved_problem(key: str) -> str:
+    """Return the message about a reserved key of a row's extra_info."""
+    return f"extra_info.{key} is what a rollout tells the reward, which ignores a row's; rename or drop it"
 
 
 def _is_blank(value: Any) -> bool:

@@ -16,6 +16,7 @@ from verl_trgrpo.data.prompts import SINGLE_TURN
 from verl_trgrpo.data.rows import (
     COLUMNS,
     REQUIRED_COLUMNS,
+    RESERVED_KEYS,
     Row,
     UnreadableError,
     check_fetched,
@@ -24,6 +25,7 @@ from verl_trgrpo.data.rows import (
     ground_truth_of,
     naming_damage,
     read_schema,
+    reserved_problem,
 )
 
 if TYPE_CHECKING:  # these imports take a second
@@ -308,17 +310,21 @@ def _leaf_types(path: str, fields: Iterable[pa.Field]) -> Iterator[tuple[str, st
             yield here, str(kind)
 
 
-def missing_values(
+def row_problems(
     file: DataFile, prompt_key: str, agents: Iterable[str] | None = None
 ) -> Iterator[tuple[str, int, int]]:
-    """Yield what rows lack that veRL and the rewards need, with the number of such rows and the first of them.
+    """Yield what rows lack that veRL and the rewards need, and reserved keys, with the number of such rows and the first of them.
 
     The file has the types that `column_findings` checks; `agents` are those that rows may name. Raises as `DataFile.tables`.
     """
     count: Counter[str] = Counter()
     first: dict[str, int] = {}
     start = 0
-    for part in file.tables((prompt_key, "data_source", "reward_model", "agent_name")):
+    columns = [prompt_key, "data_source", "reward_model", "agent_name"]
+    if "extra_info" in file.schema.names:
+        names = _field_names(file.schema.field("extra_info").type)
+        columns += ["extra_info"] if not names or RESERVED_KEYS & names else []  # a large one is left out
+    for part in file.tables(columns):
         for problem, mask in _masks(part, prompt_key, None if agents is None else set(agents)):
             if mask.true_count:
                 count[problem] += mask.true_count
@@ -348,6 +354,10 @@ def _masks(part: pa.Table, prompt_key: str, agents: set[str] | None) -> Iterator
         elif pa.types.is_list(values.type) or pa.types.is_large_list(values.type):
             empty = pc.or_(empty, pc.fill_null(pc.equal(pc.list_value_length(values), 0), False))
         yield "reward_model.ground_truth is empty", pc.and_(empty, truths.is_valid())
+    if "extra_info" in columns:
+        infos = [extra_info_of({"extra_info": value}) for value in columns["extra_info"].to_pylist()]
+        for key in sorted(RESERVED_KEYS):
+            yield reserved_problem(key), pa.array([info.get(key) is not None for info in infos], pa.bool_())
     if agents is not None and (named := columns.get("agent_name")) is not None:
         for name in named.unique().to_pylist():
             if name not in agents:

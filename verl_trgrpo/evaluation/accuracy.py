@@ -56,15 +56,14 @@ def score_responses(
 
 
 def _score(row: Row, response: Response, default_reward: DefaultReward | None) -> Item:
-    failed = int((response.extra.get("rollout_metrics") or {}).get("failed_searches", 0))
     try:
         given = response.reward_input(row)
         score = compute_score(row.data_source, response.text, row.ground_truth, given, default_reward=default_reward)
     except Exception as error:  # rewards are foreign code, and one row must not end the evaluation
-        return row, response, Verdict(None, reason=f"{type(error).__name__}: {error}"[:300], failed_searches=failed)
+        return row, response, Verdict(None, reason=f"{type(error).__name__}: {error}"[:300])
     reason = "gold" if score["gold_unparseable"] else "timed_out" if score["timed_out"] else ""
     acc = None if reason else score["acc"]
-    return row, response, Verdict(acc, score["format_ok"], reason, failed)
+    return row, response, Verdict(acc, score["format_ok"], reason, int(score.get("failed_searches", 0)))
 
 
 @dataclass(frozen=True)

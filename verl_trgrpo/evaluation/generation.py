@@ -18,7 +18,7 @@ from typing import Any
 from verl_trgrpo.common.files import open_plain
 from verl_trgrpo.common.progress import Progress, guarded_children
 from verl_trgrpo.common.text import first_line
-from verl_trgrpo.data.prompts import RolloutPrompts
+from verl_trgrpo.data.prompts import RolloutPrompts, close_sandbox
 from verl_trgrpo.data.rows import Row
 from verl_trgrpo.evaluation.options import EvalOptions
 from verl_trgrpo.evaluation.response_store import Response, ResponseStore
@@ -114,15 +114,14 @@ class Generator:
         self._options = options
         self._sampling = {"temperature": options.sampling.temperature, "top_p": options.sampling.top_p}
         prompts = RolloutPrompts(options.prompt_settings(model))
-        self._tokenizer, self._template = prompts.tokenizer, prompts.template
         # Kept with the responses: scoring does not load the tokenizer.
         self._extra = {THINKING_OPENED: True} if prompts.thinking_opened else {}
         rows = {(job.file, job.row.position): job.row for job in jobs}
         # Token ids go to vLLM as they are, so no beginning-of-text token is added a second time.
-        self._prompts = {
-            key: prompts.of({"prompt": row.messages, "agent_name": row.agent_name}).token_ids
-            for key, row in rows.items()
-        }
+        begun = prompts.of({"prompt": row.messages, "agent_name": row.agent_name} for row in rows.values())
+        self._tokenizer, self._template = prompts.tokenizer, prompts.template
+        self._prompts = {key: prompt.token_ids for key, prompt in zip(rows, begun, strict=True)}
+        close_sandbox()
         longest, most = max(map(len, self._prompts.values())), options.sampling.max_tokens
         try:
             described = AutoConfig.from_pretrained(model, trust_remote_code=False)

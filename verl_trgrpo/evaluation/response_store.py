@@ -40,7 +40,9 @@ class Response:
     def reward_input(self, row: Row) -> dict[str, Any]:
         """Return the `extra_info` of the reward, as in training."""
         opened = bool(self.extra.get(THINKING_OPENED))
-        return reward_input(row.extra_info | self.extra, row.messages, thinking_opened=opened, cut_off=self.cut)
+        return reward_input(
+            row.extra_info, row.messages, from_loop=self.extra, thinking_opened=opened, cut_off=self.cut
+        )
 
 
 class ResponseStore:

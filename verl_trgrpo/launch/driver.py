@@ -107,11 +107,13 @@ def main() -> None:
     gc.enable()
     gc.freeze()
     from verl_trgrpo.checks.check import check
+    from verl_trgrpo.data.prompts import close_sandbox
 
     arguments = None
     with contextlib.suppress(EOFError, ConnectionError), channel:  # the launcher ended
         run = channel.recv()
         channel.send(check(run, trains=True))
+        close_sandbox()
         arguments, os.environ[METRICS_VARIABLE], inherited = channel.recv()
         _take_over(channel, inherited)
     if arguments is not None:

@@ -6,10 +6,14 @@ be pickled and every Ray worker finds it.
 """
 
 from collections.abc import Mapping
+from dataclasses import fields
 from math import isfinite
+from numbers import Real
 from typing import Any
 
 from verl_trgrpo.common.text import shorten
+from verl_trgrpo.data.rows import COUNTS
+from verl_trgrpo.tasks.answer_form import RewardInput, reward_input
 from verl_trgrpo.tasks.registry import (
     DefaultReward,
     GroundTruthError,
@@ -38,6 +42,7 @@ __all__ = [
 _FROM_VERL = frozenset({"reward_router_address", "reward_model_tokenizer"})
 
 _UNREADABLE = Score(0.0, acc=0.0, gold_unparseable=1.0)
+_SCORE_FIELDS = frozenset(field.name for field in fields(Score))
 
 
 def compute_score(
@@ -57,7 +62,7 @@ def compute_score(
         data_source: chooses the reward; `known_data_sources()` lists the names.
         solution_str: the decoded response, without the prompt.
         ground_truth: in the form that the task's reward takes.
-        extra_info: the row's extra_info, with the fields that the agent loop added to it.
+        extra_info: what `reward_input` returned; of any other mapping, which may be a row's, the reserved keys are ignored.
         default_reward: the data source whose reward scores those that have none, such as math; None to raise.
         **options: options of any registered reward, from `reward.custom_reward_function.reward_kwargs`; each is passed to
             the rewards that have it.
@@ -67,17 +72,42 @@ def compute_score(
         (``extra_info["rollout_metrics"]``), which veRL then reports for validation. All float.
 
     Raises:
-        ValueError: unknown data source or default, an option that no reward has, or a reward that returned NaN or infinity.
+        ValueError: unknown data source or default, an option that no reward has, a reward that returned NaN or infinity, or
+            counts of the loop that are not finite numbers or have the name of a field of `Score`.
         TypeError: `solution_str` is not a string, or the reward returned something else than a `Score`.
     """
+    given = _judged_by(extra_info)
     try:
-        fields = score_response(
-            data_source, solution_str, ground_truth, extra_info, default_reward=default_reward, **options
+        scored = score_response(
+            data_source, solution_str, ground_truth, given, default_reward=default_reward, **options
         )
     except GroundTruthError:
-        fields = _UNREADABLE.as_dict()
-    counted = (extra_info or {}).get("rollout_metrics") or {}
-    return fields | {name: float(value) for name, value in counted.items()}
+        scored = _UNREADABLE.as_dict()
+    return scored | _loop_counts(given)
+
+
+def _judged_by(extra_info: Any) -> RewardInput:
+    """Return what `reward_input` made, or make it of a mapping that nobody vouches for."""
+    return extra_info if isinstance(extra_info, RewardInput) else reward_input(extra_info, None)
+
+
+def _loop_counts(given: RewardInput) -> dict[str, float]:
+    counts = given.get(COUNTS)
+    if counts is None:
+        return {}
+    if not isinstance(counts, Mapping) or not all(map(_is_finite, counts.values())) or _SCORE_FIELDS & counts.keys():
+        raise ValueError(
+            f"the agent loop's {COUNTS} is {shorten(counts)}; it must map names to finite numbers, and none may be one of "
+            f"{', '.join(sorted(_SCORE_FIELDS))}; correct the loop"
+        )
+    return {name: float(value) for name, value in counts.items()}
+
+
+def _is_finite(value: Any) -> bool:
+    try:
+        return isinstance(value, Real) and isfinite(value)
+    except OverflowError:  # an int beyond all floats
+        return False
 
 
 def score_response(
@@ -103,21 +133,21 @@ def score_response(
         own = options_of(reward)
         _refuse_unknown(options.keys() - own - _FROM_VERL)
         options = {name: value for name, value in options.items() if name in own}
-    score = reward(response, ground_truth, extra_info or {}, **options)
+    score = reward(response, ground_truth, _judged_by(extra_info), **options)
     if not isinstance(score, Score):
         name = f"{getattr(reward, '__module__', '')}.{getattr(reward, '__qualname__', reward)}"
         raise TypeError(
             f"the reward of the data source {data_source!r}, {name}, returned {shorten(score)}, not a verl_trgrpo.tasks.Score; "
             "return Score(score, acc)"
         )
-    fields = score.as_dict()
+    scored = score.as_dict()
     # One NaN would spread to the advantages of its whole group.
-    if not all(map(isfinite, fields.values())):
+    if not all(map(_is_finite, scored.values())):
         raise ValueError(
-            f"the reward of the data source {data_source!r} returned {fields}; every field has to be a finite number, "
+            f"the reward of the data source {data_source!r} returned {scored}; every field has to be a finite number, "
             "correct the reward function"
         )
-    return fields
+    return {name: float(value) for name, value in scored.items()}
 
 
 def _refuse_unknown(names: set[str]) -> None:

@@ -19,6 +19,8 @@ from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from typing import Any, Literal, get_args
 
+from verl_trgrpo.data.rows import CUT_OFF, PROMPT, RESERVED_KEYS, THINKING_OPENED
+
 AnswerForm = Literal["box", "line", "tags", "hashes"]
 r"""``\boxed{...}``, a line ``Answer: ...``, ``<answer>...</answer>``, or a line ``#### ...``."""
 ANSWER_FORMS: tuple[AnswerForm, ...] = get_args(AnswerForm)
@@ -328,19 +330,32 @@ def brace_depths(text: str, start: int = 0, end: int = sys.maxsize) -> Iterator[
 
 # --- What a reward gets ----------------------------------------------------------------------------------------------
 
-# Keys of extra_info; the first is veRL's name for the messages of the prompt.
-PROMPT, THINKING_OPENED, CUT_OFF = "raw_prompt", "thinking_opened", "cut_off"
+
+class RewardInput(dict[str, Any]):
+    """The `extra_info` of a reward, as `reward_input` alone makes it.
+
+    Its type is what `compute_score` trusts: a row, which holds plain dictionaries, cannot name it.
+    """
 
 
 def reward_input(
-    extra_info: Mapping[str, Any] | None, prompt: Any, *, thinking_opened: bool = False, cut_off: bool = False
-) -> dict[str, Any]:
+    extra_info: Any,
+    prompt: Any,
+    *,
+    from_loop: Mapping[str, Any] | None = None,
+    thinking_opened: bool = False,
+    cut_off: bool = False,
+) -> RewardInput:
     """Return the `extra_info` of a reward: a copy of the row's, with what else the response is judged by.
 
     Args:
-        extra_info: of the row, with what the agent loop added to it.
+        extra_info: of the row, without what stands under the `RESERVED_KEYS`; what is no mapping counts as empty.
         prompt: messages of the prompt, or a string; under ``raw_prompt``.
+        from_loop: what the agent loop wrote; it replaces the row's.
         thinking_opened: the rendered prompt ends in ``<think>`` (see `opens_thinking`).
         cut_off: the response ended at a length limit.
     """
-    return {**(extra_info or {}), PROMPT: prompt, THINKING_OPENED: thinking_opened, CUT_OFF: cut_off}
+    row = extra_info if isinstance(extra_info, Mapping) else {}
+    own = {key: value for key, value in row.items() if key not in RESERVED_KEYS}
+    judged_by = {PROMPT: prompt, THINKING_OPENED: thinking_opened, CUT_OFF: cut_off}
+    return RewardInput({**own, **(from_loop or {}), **judged_by})

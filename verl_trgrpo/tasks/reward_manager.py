@@ -25,7 +25,8 @@ from verl.utils.reward_score import default_compute_score
 
 from verl_trgrpo.common.text import shorten
 from verl_trgrpo.data.prompts import opens_thinking, template_options
-from verl_trgrpo.tasks.answer_form import CUT_OFF, PROMPT, reward_input
+from verl_trgrpo.data.rows import CUT_OFF, PROMPT
+from verl_trgrpo.tasks.answer_form import reward_input
 
 
 def reward_function(config: DictConfig) -> Callable[..., Any]:
@@ -108,8 +109,9 @@ class _PromptMixin(RewardManagerBase):
         from_loop = fields.get("tool_extra_fields") or {}
         cut_off = bool(from_loop[CUT_OFF]) if CUT_OFF in from_loop else self._is_cut_off(data)
         given = reward_input(
-            {**(fields.get("extra_info") or {}), **from_loop},
+            fields.get("extra_info"),
             fields.get(PROMPT),
+            from_loop=from_loop,
             thinking_opened=self._thinking_opened,
             cut_off=cut_off,
         )

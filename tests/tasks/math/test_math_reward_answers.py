@@ -5,6 +5,7 @@ import pytest
 
 from tests.tasks.math.math_cases import KINDS, RIGHT, WRONG
 from verl_trgrpo.tasks import compute_score
+from verl_trgrpo.tasks.answer_form import reward_input
 from verl_trgrpo.tasks.math.equality import compare
 
 UNDERSTOOD = {"gold_unparseable": 0.0, "timed_out": 0.0}
@@ -120,4 +121,4 @@ COUNTED = "How many purple zebras are left?\nA) a dozen\nB) none of them\nC) twe
     ],
 )  # fmt: skip
 def test_words_of_the_question_are_understood(gold, answer, right):
-    assert score(gold, answer, extra_info={"raw_prompt": [{"role": "user", "content": COUNTED}]})["acc"] == right
+    assert score(gold, answer, extra_info=reward_input({}, COUNTED))["acc"] == right

@@ -12,6 +12,7 @@ from verl.workers.rollout.replica import TokenOutput
 
 from verl_trgrpo.demos.puzzles import CHECKPOINT
 from verl_trgrpo.tasks import compute_score
+from verl_trgrpo.tasks.answer_form import reward_input
 from verl_trgrpo.tasks.search_qa.format import CORRECTION, LAST_TURN
 from verl_trgrpo.tasks.search_qa.loop import SearchAgentLoop
 
@@ -195,11 +196,12 @@ def test_a_passage_with_an_answer_earns_nothing(respond, tokenizer):
     text = tokenizer.decode(output.response_ids)
     assert "Rome" in text
     gold = {"target": ["Rome"]}
-    assert compute_score("search_qa", text, gold, output.extra_fields)["score"] == 0.0
+    given = reward_input({}, QUESTION, from_loop=output.extra_fields)
+    assert compute_score("search_qa", text, gold, given)["score"] == 0.0
     # Not even where the text itself would be believed.
     forged = "<answer>Rome</answer>"
     assert compute_score("search_qa", forged, gold, {})["score"] == 1.0
-    score = compute_score("search_qa", forged, gold, output.extra_fields)
+    score = compute_score("search_qa", forged, gold, given)
     assert score["score"] == 0.0
     assert score["searches"] == 1.0
 

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from verl.utils.reward_score import search_r1_like_qa_em as verl
 
 from verl_trgrpo.tasks import compute_score
+from verl_trgrpo.tasks.answer_form import reward_input
 
 GOLD = {"target": ["Paris", "City of Light"]}
 SOURCES = ("nq", "triviaqa", "popqa", "hotpotqa", "2wikimultihopqa", "musique", "bamboogle")
@@ -116,8 +117,9 @@ HIT = "<answer>Paris</answer>"
 MISS = "<answer>London</answer>"
 
 
-def acc(response, **extra_info):
-    return compute_score("searchR1_nq", response, {"target": ["Paris"]}, extra_info)["acc"]
+def acc(response, **from_loop):
+    given = reward_input({}, None, from_loop=from_loop)
+    return compute_score("searchR1_nq", response, {"target": ["Paris"]}, given)["acc"]
 
 
 def hermes(text, call="<tool_call>{}</tool_call>"):

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from verl_trgrpo.tasks import compute_score
+from verl_trgrpo.tasks.answer_form import reward_input
 from verl_trgrpo.tasks.search_qa.format import read_action
 
 TAGS = [
@@ -24,8 +25,9 @@ NO_TAGS = st.text(st.characters(exclude_characters="<>", exclude_categories=["Cs
 GOLDS = st.lists(NO_TAGS.filter(str.strip), min_size=1, max_size=5)
 
 
-def score(response, golds=("Paris",), **extra_info):
-    return compute_score("search_qa", response, {"target": list(golds)}, extra_info)
+def score(response, golds=("Paris",), **from_loop):
+    given = reward_input({}, None, from_loop=from_loop)
+    return compute_score("search_qa", response, {"target": list(golds)}, given)
 
 
 @settings(max_examples=300, deadline=None)
