@@ -51,7 +51,7 @@ def open_foreign(path: Path, limit: int | None = None) -> BinaryIO:
     except (FileNotFoundError, NotADirectoryError) as error:
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path)) from error
     except (OSError, ValueError) as error:  # a ValueError for characters that no name may have
-        if not Path(path).is_symlink():
+        if getattr(error, "errno", None) != errno.ELOOP:
             reason = error.strerror if isinstance(error, OSError) else str(error)
             raise ForeignFileError(f"{path} cannot be opened ({reason}); restore it or change its rights") from error
         target, snapshots = real_path(path), real_path(path).parent.parent / "snapshots"
