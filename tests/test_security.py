@@ -94,6 +94,7 @@ LOOKED_AT, OPENED, OWN, WRITTEN = "looked at before", "opened before", "of this 
 OPENINGS = {
     "analysis/rollouts.py": {"from_pretrained": LOOKED_AT},
     "checks/algorithm.py": {"load": OWN},
+    "checks/unread.py": {"read_text safe_load": OWN},
     "common/files.py": {"open open": f"{OPENED}, {WRITTEN}", "copymode": "the mode of a directory alone"},
     "common/foreign.py": {"GzipFile": "a type", "open": "the door", "fdopen": "the door", "load": OPENED},
     "common/options.py": {"open": OWN},

@@ -38,7 +38,7 @@ from verl_trgrpo.demos.puzzles import CHECKPOINT
 from verl_trgrpo.evaluation import generation
 from verl_trgrpo.launch.train import launch
 from verl_trgrpo.retrieval.index import IndexOptions, build_index
-from verl_trgrpo.runs.metrics import write_record
+from verl_trgrpo.runs.records import write_record
 from verl_trgrpo.runs.run_directory import write_config
 
 SECRET = "hf_SECRET"
