@@ -201,13 +201,13 @@ class BoundedProtocol(HttpToolsProtocol):
         return self.cycle is not None and not self.cycle.response_complete
 
     def _look(self) -> None:
-        """Close the connection if it stands still for the deadline. The application's own is over a second before."""
+        """Close the connection if it stands still for the deadline. While the application is at work, that has its own."""
         now, buffered, deadline = self.loop.time(), self.transport.get_write_buffer_size(), self.held.limits.deadline
         if buffered != self.buffered:
             self.buffered, self.moved = buffered, now
         if buffered and now - self.moved > self.patience:
             self.transport.abort()
-        elif self.began is not None and now - self.began > deadline + 1:
+        elif self.began is not None and now - self.began > deadline + 1 and not self._at_work():
             self._refuse(408)
         self.timer = self.loop.call_later(min(1.0, deadline / 4), self._look)
 

@@ -160,9 +160,6 @@ def _work(options: ServerOptions, listener: socket.socket, limits: Limits | None
     from verl_trgrpo.retrieval.app import create_app
     from verl_trgrpo.retrieval.limits import BoundedProtocol, Limits
 
-    for number in _STOPS:  # uvicorn finishes its work and then raises the signal once more
-        signal.signal(number, lambda *_: sys.exit(0))
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, _STOPS)
     threading.Thread(target=_end_with_parent, daemon=True).start()
     limits = limits or Limits()
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -184,6 +181,9 @@ def _work(options: ServerOptions, listener: socket.socket, limits: Limits | None
         timeout_keep_alive=limits.idle,  # type: ignore[arg-type]
         timeout_graceful_shutdown=int(limits.deadline) + 5,
     )
+    for number in _STOPS:  # uvicorn finishes its work, or at a second Ctrl-C drops it, and raises the signal once more
+        signal.signal(number, lambda *_: os._exit(0))
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _STOPS)
     sender.send(index.documents)
     Server(config).run([listener])
 

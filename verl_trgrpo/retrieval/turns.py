@@ -77,7 +77,8 @@ class Turns:
     def __init__(self, threads: int, turn: float) -> None:
         self._ring: SimpleQueue[Search | None] = SimpleQueue()
         self._turn = turn
-        self._threads = [Thread(target=self._serve, name=f"search-{number}") for number in range(threads)]
+        # Daemons, because a second Ctrl-C ends the process without `close`.
+        self._threads = [Thread(target=self._serve, daemon=True) for _ in range(threads)]
         for thread in self._threads:
             thread.start()
 
