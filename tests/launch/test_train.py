@@ -19,6 +19,7 @@ from verl_trgrpo.runs.checkpoints import latest_checkpoint
 from verl_trgrpo.runs.metrics import MetricsLog
 from verl_trgrpo.runs.records import read_record, write_record
 from verl_trgrpo.runs.run_directory import write_config
+from verl_trgrpo.verl_plugin.loopback import ENVIRONMENT as LOOPBACK
 
 TAU = "actor_rollout_ref__actor__policy_loss__shaping__tau"
 
@@ -138,6 +139,31 @@ def test_starting_over_leaves_no_checkpoint_of_another_configuration(run_dir, fa
     assert (run_dir / "train-2.log").is_file() and not (run_dir / "abandoned-3").exists()
     # The first run's curves must not mix with those of the second.
     assert MetricsLog(run_dir).read() == [] and (run_dir / "metrics-1.jsonl.old").is_file()
+
+
+@pytest.mark.parametrize(
+    ("variables", "changes", "alone"),
+    [
+        ({}, {}, True),
+        ({"RAY_ADDRESS": "10.0.0.1:6379"}, {}, False),
+        ({"RAY_ADDRESS": "10.0.0.1:6379"}, {"ray_kwargs__ray_init__address": "local"}, True),
+        ({}, {"ray_kwargs__ray_init__address": "10.0.0.1:6379"}, False),
+        ({}, {"trainer__nnodes": 2}, False),
+    ],
+)
+def test_a_run_listens_on_this_machine_alone_unless_it_joins_others(
+    tmp_path, monkeypatch, fake_driver, variables, changes, alone
+):
+    for name in ("RAY_ADDRESS", "RAY_AUTH_TOKEN", "RAY_TMPDIR", *LOOPBACK):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    run_dir = tmp_path / "run"
+    fake_driver(f"env > {tmp_path}/env")
+    launch(composed(run_dir, **ONE_RANK | changes), 3, io.StringIO())
+    found = {*(tmp_path / "env").read_text().splitlines()}
+    assert {f"{name}={value}" in found for name, value in LOOPBACK.items()} == {alone}
+    assert any(line.startswith("RAY_AUTH_TOKEN=") for line in found) == alone
 
 
 def test_a_driver_that_hangs_without_its_engine_is_ended(tmp_path, monkeypatch, fake_driver):

@@ -216,17 +216,18 @@ def _start_engine(model: str, context: int | None, step_tokens: int, options: Ev
     must take `step_tokens`.
     """
     from verl_trgrpo.runs.environment import accelerator_found
-    from verl_trgrpo.verl_plugin.cpu import ENVIRONMENT
+    from verl_trgrpo.verl_plugin.cpu import ENVIRONMENT as CPU_ENVIRONMENT
     from verl_trgrpo.verl_plugin.cpu.vllm import provide_vllm_distribution
+    from verl_trgrpo.verl_plugin.loopback import ENVIRONMENT as LOOPBACK
 
     settings: dict[str, Any] = {"tensor_parallel_size": options.tensor_parallel, "seed": options.seed}
     if context is not None:
         settings["max_model_len"] = context
     # vLLM reads its environment when it is imported; what the user has set wins.
-    os.environ.setdefault("VLLM_LOGGING_LEVEL", "WARNING")
-    if not accelerator_found():
-        for name, value in ENVIRONMENT.items():
-            os.environ.setdefault(name, value)
+    on_cpu = not accelerator_found()
+    defaults = {"VLLM_LOGGING_LEVEL": "WARNING"} | LOOPBACK | (CPU_ENVIRONMENT if on_cpu else {})
+    os.environ.update(defaults | os.environ)
+    if on_cpu:
         provide_vllm_distribution()
         # bfloat16 is emulated on most processors, and graphs do not exist there.
         settings |= {"dtype": "float32", "enforce_eager": True}

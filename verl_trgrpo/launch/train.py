@@ -12,7 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO
 
+from omegaconf import OmegaConf
+
 from verl_trgrpo.checks.check import early_findings
+from verl_trgrpo.checks.machine import cluster_of
 from verl_trgrpo.checks.resume import loading_findings
 from verl_trgrpo.checks.view import RunView
 from verl_trgrpo.common.files import lock, name_holder, open_plain
@@ -46,6 +49,7 @@ from verl_trgrpo.runs.run_directory import (
     training_length,
     write_config,
 )
+from verl_trgrpo.verl_plugin.loopback import private_ray
 
 LOCK_FILE = "run.lock"
 
@@ -93,7 +97,8 @@ def run_training(
     """
     platform = chosen_value(overrides, "platform")
     on_cpu = platform.startswith("cpu") if platform else built_for_cpus()  # as far as this can be known at once
-    with Driver(training_environment(on_cpu)) as driver:
+    alone = cluster_of(OmegaConf.create()) is None
+    with Driver(training_environment(on_cpu, loopback=alone)) as driver:
         run = compose_here(source, overrides)
         report = driver.check(run)
         raise_invalid(report.messages(Level.ERROR))
@@ -178,6 +183,8 @@ def _train(
 ) -> Path:
     """Run one attempt to its end and return its log file."""
     run_dir = run.directory
+    # Of several nodes, and of a cluster that is there, the network is the user's.
+    alone = run.config.trainer.nnodes == 1 and cluster_of(run.config) is None
     numbers = [int(match[1]) for path in run_dir.iterdir() if (match := _ATTEMPT_FILE.match(path.name))]
     attempt = max(numbers, default=0) + 1  # so that no log and no metrics are overwritten
     trainer = run.config.trainer
@@ -190,7 +197,11 @@ def _train(
     first_step = step_of(checkpoint) if checkpoint else 0
     progress = RunProgress(total_steps, stream, first_step)
     arguments = [*run.arguments, *_bookkeeping(run, metrics_file)]
-    environment = training_environment(run.on_cpu, str(metrics_file))
+    if alone:  # whatever starts meanwhile
+        arguments.append("++ray_kwargs.ray_init.address=local")
+    environment = training_environment(run.on_cpu, str(metrics_file), loopback=alone)
+    if alone:
+        environment |= private_ray(environment)
     log = MetricsLog(run_dir, first=attempt)
     try:
         with TrainingProcess(arguments, environment, log_file, [claim], start) as process:
