@@ -147,7 +147,7 @@ class History:
     def harder_prompts(self, left: float, first: float, last: float) -> float:
         """Return more if the validation has not fallen, or the length of the prompts has changed with it."""
         holds = self._rise(ACCURACY, left, last) > -2 and self._level(ACCURACY, first, last) > 0
-        return 2.5 if holds or abs(self._rise("prompt_length/mean", left, last)) > 5 else 1.0
+        return 3.4 if holds or abs(self._rise("prompt_length/mean", left, last)) > 5 else 1.0
 
     def training_stalls(self, left: float, _: float, last: float) -> float:
         """Excuse it unless the training reward has risen meanwhile."""
