@@ -111,7 +111,7 @@ class History:
             step, why = int(numbers[earlier][best]), f"the best validation, {values[earlier][best]:.3g}"
         resume = f"trainer.resume_mode=resume_path trainer.resume_from_path=RUN/global_step_{step} ({why})"
         rates = self._finite("actor/lr")
-        rate = f"{rates[rates > 0][-1] / 2:.2g}" if (rates > 0).any() else "half of it"
+        rate = f"{rates[rates > 0][-1] / 2:.2g}" if (rates > 0).any() else "LOWER"
         return remedy.format(resume=resume if step > 0 else "in a new run", lr=rate)
 
     def _finite(self, metric: str) -> Values:
