@@ -112,6 +112,7 @@ OPENINGS = {
     "retrieval/index.py": {"open": LOOKED_AT},
     "runs/checkpoints.py": {"ZipFile": OPENED},
     "runs/run_directory.py": {"load": OPENED},
+    "runs/weights.py": {"load safe_open": LOOKED_AT},
 }
 
 
