@@ -1,13 +1,17 @@
 """Passwords in addresses are refused before anything is written or printed, wherever they stand."""
 
+import io
 import itertools
+import os
 
 import pytest
 
 from tests.conftest import composed
+from tests.launch.launching import composed as composed_run
 from verl_trgrpo.cli.main import main
 from verl_trgrpo.common.findings import InvalidInputError
 from verl_trgrpo.common.secrets import has_password, password_problems, without_passwords
+from verl_trgrpo.launch.train import _prepare
 from verl_trgrpo.runs.compose import compose, flat
 
 PASSWORD = "hunter2"
@@ -79,3 +83,19 @@ def test_no_command_repeats_a_password(tmp_path, monkeypatch, capfd, words):
     said = "".join(capfd.readouterr())
     assert "has an address with a password" in said and PASSWORD not in said
     assert not list(tmp_path.iterdir())
+
+
+def test_nothing_of_the_environment_is_recorded(tmp_path, monkeypatch):
+    names = {
+        f"{service}_{kind}"
+        for service in ("WANDB", "HF", "MLFLOW_TRACKING", "MY")
+        for kind in ("API_KEY", "TOKEN", "PASSWORD")
+    }
+    for name in {*names, *os.environ, "VERL_TRGRPO_SEARCH_TOKEN", "HTTPS_PROXY"} - {"PATH", "HOME", "PYTHONPATH"}:
+        monkeypatch.setenv(name, URL if "PROXY" in name else PASSWORD)
+    run = composed_run(tmp_path, trainer__project_name="${oc.env:MY_TOKEN}")
+    assert run.config.trainer.project_name == PASSWORD
+    _prepare(run, 1, io.StringIO(), None)
+    written = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert {"run.json", "config.yaml"} <= {path.name for path in written}
+    assert not [path for path in written if PASSWORD in path.read_text()]

@@ -16,6 +16,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from verl_trgrpo.common.files import read_json, staged_directory, write_json
 from verl_trgrpo.common.foreign import ForeignFileError, check_model_directory
+from verl_trgrpo.common.text import as_markdown
 from verl_trgrpo.runs.checkpoints import checkpoints, latest_checkpoint, step_of, tracked_checkpoint
 from verl_trgrpo.runs.environment import accelerator_found, training_environment
 from verl_trgrpo.runs.metrics import MetricsLog
@@ -196,8 +197,8 @@ def model_card(checkpoint: Path) -> str:
         "validation accuracy in training": accuracy,
         "made with": ", ".join([*made_with, f"commit {record.commit or 'not recorded'}"]),
     }
-    lines = [f"- {name}: {value}" for name, value in facts.items()]
-    title = f"# {run_dir.name}, step {step}, by [verl-trgrpo](https://arxiv.org/abs/2511.00066)"
+    lines = [f"- {name}: {as_markdown(value)}" for name, value in facts.items()]
+    title = f"# {as_markdown(run_dir.name)}, step {step}, by [verl-trgrpo](https://arxiv.org/abs/2511.00066)"
     return "\n".join(["---", yaml.safe_dump(head).strip(), "---", "", title, "", *lines, ""])
 
 

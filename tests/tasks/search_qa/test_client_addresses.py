@@ -12,8 +12,8 @@ from verl_trgrpo.tasks.search_qa.search_options import SearchOptions
 PASSWORD = "hunter2"
 HOSTS = (
     "host", "127.0.0.1:1", "[::1]:1", "[::1", "::1]", "[v1.x]", "a" * 64, "a" * 64 + ".com", ".".join(["a" * 60] * 5), "a..b",
-    ".a", "", "host:99999", "host:-1", "host:x", "h\u00f6st", "\u2100", "host\r\nx", "host x", "%00", "[fe80::1%25eth0]:1", "1.2.3",
-    "x:1:2", "\ud800", "host\t", "xn--a", "0x7f.1:1",
+    ".a", "", "host:99999", "host:-1", "host:x", "h\u00f6st", "\u2100", "host\r\nx", "host x", "%00", "[fe80::1%25eth0]:1",
+    "1.2.3", "x:1:2", "\ud800", "host\t", "xn--a", "0x7f.1:1",
 )  # fmt: skip
 PREFIXES = (
     "http://",
