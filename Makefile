@@ -41,7 +41,7 @@ help:
 	@echo "make bench        all benchmarks, their tables, and JSON in runs/bench (BENCHFLAGS='--only loss start' for some)"
 	@echo "make results      the tables and pictures of docs/results.md from the records in studies"
 	@echo "make gpu-check    PYTHON=python: every algorithm on the GPU of that environment against its processor, and short trainings"
-	@echo "make canary       the tests that depend on veRL, on its oldest and newest release (versions=\"0.9.0 0.9.1\")"
+	@echo "make canary       the tests that depend on veRL, on its oldest and newest release (versions=\"0.9.1 0.9.2\")"
 	@echo "make docs         the documentation as a site, in build/site, with the picture of the shapings"
 	@echo "make doctor       is this machine ready?"
 

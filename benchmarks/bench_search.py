@@ -1,4 +1,5 @@
-"""Measure the search room: time and memory of indexing, queries per second in process and over HTTP.
+"""Measure the search room: indexing, queries per second in process and over HTTP, rollouts beside evaluations, memory of
+a server whose clients do not read.
 
 The corpus is generated: passages of 100 words, ten passages an article. Three quarters of the words have frequencies that
 fall as in a natural language, with English stop words as the most frequent; the rest come from the article's own twenty.
@@ -14,6 +15,7 @@ import json
 import os
 import random
 import resource
+import socket
 import statistics
 import subprocess
 import sys
@@ -21,9 +23,12 @@ import tempfile
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from importlib.metadata import version
 from pathlib import Path
 from urllib.parse import urlsplit
+
+import psutil
 
 from verl_trgrpo.retrieval.index import Index
 from verl_trgrpo.retrieval.server import server_process
@@ -118,6 +123,82 @@ def measure_http(address: str, queries: Sequence[str], batch: int, clients: int,
     }
 
 
+def measure_beside(address: str, queries: Sequence[str], evaluations: int, seconds: float) -> dict[str, float]:
+    """Eight rollouts (one query every 50 ms) beside clients that send batches of 512 one after the other."""
+    end = time.perf_counter() + seconds
+
+    def ask(body: bytes, pause: float) -> list[float]:
+        connection, latencies = http.client.HTTPConnection(address, timeout=60), []
+        while (start := time.perf_counter()) < end:
+            connection.request("POST", "/retrieve", body, {"Content-Type": "application/json"})
+            response = connection.getresponse()
+            response.read()
+            if response.status == 200:
+                latencies.append(time.perf_counter() - start)
+            time.sleep(pause)
+        return latencies
+
+    rollouts = [(request_body([query], TOPK), 0.05) for query in queries[:8]]
+    batches = [(request_body(queries[512 * number :][:512], TOPK), 0.0) for number in range(evaluations)]
+    with ThreadPoolExecutor(len(rollouts) + len(batches)) as pool:
+        latencies = [*pool.map(ask, *zip(*rollouts, *batches, strict=True))]
+    waits = [*itertools.chain(*latencies[: len(rollouts)])]
+    cuts = statistics.quantiles(waits, n=100)
+    total = len(waits) + 512 * sum(map(len, latencies[len(rollouts) :]))
+    rates = {"rollouts_per_second": len(waits) / seconds, "queries_per_second": total / seconds}
+    return rates | {"p50_ms": 1e3 * cuts[49], "p99_ms": 1e3 * cuts[98]}
+
+
+def own_megabytes(process: psutil.Process) -> float:
+    """Return the memory of a process and its children without what they share, such as the index."""
+    found = (one.memory_info() for one in (process, *process.children(recursive=True)))
+    return sum(info.rss - info.shared for info in found) / 1e6
+
+
+def measure_not_reading(process: psutil.Process, address: str, queries: Sequence[str]) -> dict[str, float]:
+    """120 clients ask for some 14 million characters each and do not read them; one other client asks for little."""
+    host, port = address.split(":")
+    body = request_body(queries[:512], 40)
+    head = f"POST /retrieve HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n\r\n".encode()
+    before, peak, end = own_megabytes(process), 0.0, time.perf_counter() + 45
+    waits, refused = [], 0
+
+    def ask(_: int) -> socket.socket | None:
+        """Ask until there is an answer, and do not read it."""
+        while time.perf_counter() < end - 15:
+            client = socket.socket()
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 14)
+            client.connect((host, int(port)))
+            client.sendall(head + body)
+            if b" 200 " in client.recv(15):
+                return client
+            client.close()
+            time.sleep(0.2)
+        return None
+
+    with ThreadPoolExecutor(8) as pool, ExitStack() as stack:
+        clients = pool.map(ask, range(120))
+        while (start := time.perf_counter()) < end:
+            connection = http.client.HTTPConnection(address, timeout=60)
+            connection.request("POST", "/retrieve", request_body(queries[:1], TOPK))
+            status = connection.getresponse().status
+            waits.append(time.perf_counter() - start)
+            refused += status != 200
+            peak = max(peak, own_megabytes(process))
+            time.sleep(0.05)
+        held = [stack.enter_context(client) for client in clients if client]
+        after = own_megabytes(process)
+    found = {
+        "before_mb": before,
+        "peak_mb": peak,
+        "after_mb": after,
+        "not_reading": len(held),
+        "others": len(waits),
+        "refused": refused,
+    }
+    return found | {"p99_ms": 1e3 * statistics.quantiles(waits, n=100)[98]}
+
+
 def measure_server(index: Path, queries: Sequence[str], seconds: float) -> dict[str, dict[str, float]]:
     """Measure the server by its HTTP."""
     with server_process(index, index.with_name("server.log")) as server:
@@ -126,6 +207,15 @@ def measure_server(index: Path, queries: Sequence[str], seconds: float) -> dict[
             measure_http(address, queries, batch, clients, 2.0)  # warm
             results[f"batch {batch}, {clients} clients"] = measure_http(address, queries, batch, clients, seconds)
         return results
+
+
+def measure_neighbours(index: Path, queries: Sequence[str], seconds: float) -> dict[str, dict[str, float]]:
+    """Measure what clients do to each other."""
+    with server_process(index, index.with_name("server.log")) as server:
+        address, process = urlsplit(server.url).netloc, psutil.Process(server.process.pid)
+        measure_http(address, queries, 1, 8, 2.0)  # warm
+        beside = {f"beside {count}": measure_beside(address, queries, count, seconds) for count in (0, 1, 2, 4)}
+        return beside | {"not reading": measure_not_reading(process, address, queries)}
 
 
 def main() -> None:
@@ -147,13 +237,16 @@ def main() -> None:
         span = f"{inside['slowest']:,.0f} to {inside['fastest']:,.0f}"
         print(f"in process  {inside['queries_per_second']:,.0f} queries/s ({span})")
         over_http = measure_server(index, queries, arguments.seconds)
+        neighbours = measure_neighbours(index, queries, arguments.seconds)
     print(f"\n{'HTTP':<24}{'requests/s':>12}{'queries/s':>12}{'p50 ms':>9}{'p95 ms':>9}")
     for name, row in over_http.items():
         rates = f"{row['requests_per_second']:>12,.0f}{row['queries_per_second']:>12,.0f}"
         print(f"{name:<24}{rates}{row['p50_ms']:>9.2f}{row['p95_ms']:>9.2f}")
+    for name, row in neighbours.items():
+        print(f"{name:<13}{', '.join(f'{key} {value:,.1f}' for key, value in row.items())}")
     if arguments.out:
         about = {"documents": arguments.documents, "cores": os.cpu_count(), "tantivy": version("tantivy")}
-        found = {"index": built, "in_process": inside, "http": over_http}
+        found = {"index": built, "in_process": inside, "http": over_http, "neighbours": neighbours}
         arguments.out.write_text(json.dumps(about | found, indent=2) + "\n")
 
 

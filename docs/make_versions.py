@@ -2,7 +2,7 @@
 
 examples, from a checkout:
   make canary                                 the oldest supported release and the newest of the package index
-  python docs/make_versions.py 0.9.0 0.9.1    these
+  python docs/make_versions.py 0.9.1 0.9.2    these
 
 Each release gets a fresh environment in build/canary, which has that release of verl, without its dependencies, before the
 packages of the environment that runs this script. What verl itself asks for and does not find there is named in the table.
@@ -26,7 +26,7 @@ from make_results import DOCS, replace_block
 
 from verl_trgrpo.common.text import markdown_table
 
-OLDEST = "0.9.0"
+OLDEST = "0.9.1"
 # Core mathematics against its formulas, losses against veRL's, composition of configurations and recipes, checks of a run.
 TESTS = (
     "core",
@@ -102,14 +102,17 @@ def try_version(version: str) -> tuple[list[str], bool]:
     asked = subprocess.run([str(python), "-c", CONFLICTS], check=True, capture_output=True, text=True)
     missing = ", ".join(asked.stdout.splitlines()) or "nothing"
     today = datetime.date.today().isoformat()
-    return [version, str(total - failed - skipped), str(failed), missing, today], code == 0
+    commit = subprocess.run(
+        ["git", "rev-parse", "--short=9", "HEAD"], check=True, capture_output=True, text=True
+    ).stdout.strip()
+    return [version, str(total - failed - skipped), str(failed), missing, today, commit], code == 0
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("versions", nargs="*", help=f"releases of verl; {OLDEST} and the newest if left out")
     results = [try_version(version) for version in parser.parse_args().versions or sorted({OLDEST, newest()})]
-    head = ["verl", "tests passed", "failed", "required by it, and not here", "tried on"]
+    head = ["verl", "tests passed", "failed", "required by it, and not here", "tried on", "commit"]
     table = markdown_table([row for row, _ in results], head)
     print(table)
     replace_block(Path(DOCS / "versions.md"), "canary", table)

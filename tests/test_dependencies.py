@@ -6,6 +6,7 @@ the hooks agree with the package's metadata and let nothing unpinned run.
 
 import importlib.metadata
 import re
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -97,3 +98,43 @@ def test_pre_commit_has_the_linter_of_the_package():
     [pin] = re.findall(r'"(ruff==[\d.]+)"', (ROOT / "pyproject.toml").read_text())
     hooks = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text())["repos"][0]["hooks"]
     assert [hook["additional_dependencies"] for hook in hooks] == [[pin], [pin]]
+
+
+def git(*words: str) -> str:
+    return subprocess.run(["git", *words], check=True, capture_output=True, text=True, cwd=ROOT).stdout.strip()
+
+
+# What a row of the table of releases says something about.
+COVERED = (
+    "verl_trgrpo/verl_plugin",
+    "verl_trgrpo/checks",
+    "verl_trgrpo/tasks/search_qa/loop.py",
+    "verl_trgrpo/tasks/reward_manager.py",
+)
+
+
+def stale_rows(page: str) -> list[str]:
+    """Return the releases in docs/versions.md that were tried before the last change of what the plugin uses of veRL."""
+    block = page.partition("<!-- canary: begin -->")[2].partition("<!-- canary: end -->")[0]
+    rows = [
+        [cell.strip() for cell in line.strip("|").split("|")] for line in block.splitlines() if line.startswith("|")
+    ]
+    return [row[0] for row in rows[2:] if git("log", "--format=%h", f"{row[-1]}..HEAD", "--", *COVERED)]
+
+
+def test_the_oldest_declared_release_of_verl_is_the_one_that_is_tested_and_no_other_claim_has_aged():
+    [declared] = [one for one in requirements("verl-trgrpo", "verl") if one.name == "verl"]
+    tested = Version(importlib.metadata.version("verl"))
+    oldest = min(Version(bound.version) for bound in declared.specifier if bound.operator == ">=")
+    assert oldest == tested
+    if not (ROOT / ".git").exists():
+        pytest.skip("needs the history")
+    assert stale_rows((ROOT / "docs" / "versions.md").read_text()) == []
+
+
+def test_a_row_of_the_table_of_releases_ages():
+    if not (ROOT / ".git").exists():
+        pytest.skip("needs the history")
+    last = git("log", "-1", "--format=%h", "--", *COVERED)
+    table = "<!-- canary: begin -->\n| verl | commit |\n|---|---|\n| 1 | {} |\n| 2 | {} |\n<!-- canary: end -->"
+    assert stale_rows(table.format(last, f"{last}~1")) == ["2"]

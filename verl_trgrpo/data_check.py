@@ -20,7 +20,7 @@ from verl_trgrpo.common.findings import Finding, Level
 from verl_trgrpo.common.options import Options
 from verl_trgrpo.common.progress import Progress, no_progress
 from verl_trgrpo.common.text import count_of, escape_controls, shorten, text_table
-from verl_trgrpo.data.prompts import SINGLE_TURN, TOOL_AGENT, RolloutPrompts, prompt_settings
+from verl_trgrpo.data.prompts import MOST_PROMPTS, SINGLE_TURN, TOOL_AGENT, RolloutPrompts, prompt_settings
 from verl_trgrpo.data.rows import (
     COLUMNS,
     RawRow,
@@ -223,6 +223,8 @@ def check_files(options: CheckOptions, progress: Progress = no_progress) -> Repo
             rows = progress(file.read((*COLUMNS, "agent_name"), options.prompt_key), file.rows, names[path])
             all_checks: list[RowCheck] = [*checks, partial(seen.findings, role), lengths.findings]
             found = _check_rows(rows, path, names[path], role, all_checks, report)
+            for check, finding in lengths.rest():
+                report.add(check, [finding])
             report.files.append(f"{path}: {count_of(found, 'row')}, {role}{lengths.summary()}")
             read[role] = read.get(role, 0) + found
     if not any(read.values()):
@@ -344,25 +346,38 @@ def _same(key: str, place: str) -> str:
 
 
 class PromptLengths:
-    """Measure the prompts of one file in tokens of a tokenizer's chat template; nothing without `prompts`, which makes them."""
+    """Measure the prompts of one file in tokens of a tokenizer's chat template; nothing without `prompts`, which makes them.
+
+    The findings of a row may come with those of a later one: prompts are measured many at a time.
+    """
 
     def __init__(self, prompts: RolloutPrompts | None, limit: int | None) -> None:
         self._prompts, self._limit = prompts, limit
+        self._waiting: list[tuple[RawRow, str]] = []
         self._lengths: list[int] = []
 
     def findings(self, row: RawRow, where: str) -> Iterator[tuple[str, Finding]]:
         """Check that the chat template takes the prompt, and that it is not too long."""
         if self._prompts is None or not is_chat(row.get("prompt")):
             return
-        try:
-            length = len(self._prompts.of(row).token_ids)
-        except ValueError as error:
-            yield "chat template", Finding.error(where, str(error))
+        self._waiting.append((row, where))
+        if len(self._waiting) == MOST_PROMPTS:
+            yield from self.rest()
+
+    def rest(self) -> Iterator[tuple[str, Finding]]:
+        """Check the prompts that wait."""
+        if self._prompts is None or not self._waiting:
             return
-        self._lengths.append(length)
-        if self._limit is not None and length > self._limit:
-            message = f"longer than {self._limit} tokens; veRL drops such a prompt, or stops"
-            yield "prompt length", Finding.warning(where, message)
+        found = self._prompts.lengths(row for row, _ in self._waiting)
+        for length, (_, where) in zip(found, self._waiting, strict=True):
+            if isinstance(length, str):
+                yield "chat template", Finding.error(where, length)
+                continue
+            self._lengths.append(length)
+            if self._limit is not None and length > self._limit:
+                message = f"longer than {self._limit} tokens; veRL drops such a prompt, or stops"
+                yield "prompt length", Finding.warning(where, message)
+        self._waiting.clear()
 
     def summary(self) -> str:
         """Return smallest, median, 95 % and largest length for the line about the file; empty without lengths."""

@@ -1,6 +1,7 @@
 """Packages, GPUs and search servers: errors on the machine that trains, "not checked" on another one."""
 
 import asyncio
+import os
 import threading
 from contextlib import contextmanager
 
@@ -115,6 +116,19 @@ def test_the_cluster_is_the_one_that_ray_will_connect_to(
     monkeypatch.setattr(machine, "_of_cluster", lambda address: (8, 64) if address == asked else (0, 0))
     monkeypatch.setattr(machine, "accelerator_count", lambda: 8 if asked is None else 0)
     assert found(f"{GPUS}=8", *([f"+ray_kwargs.ray_init.address='{given}'"] if given else [])) == []
+
+
+def test_a_cluster_that_another_user_names_is_not_joined(monkeypatch, tmp_path):
+    """Every user may write into Ray's directory, and whoever owns a cluster runs code in the driver that joins it."""
+    (tmp_path / "ray").mkdir()
+    file = tmp_path / "ray" / "ray_current_cluster"
+    file.write_text(CLOSED)
+    assert found() != []
+    monkeypatch.setattr(machine.os, "getuid", lambda: file.stat().st_uid + 1)
+    if file.stat().st_uid == 0:  # whom everybody trusts
+        os.chown(file, 2, -1)
+    monkeypatch.setattr(machine, "accelerator_count", lambda: 8)
+    assert found() == []
 
 
 def test_search_servers_are_asked_once_before_a_training():

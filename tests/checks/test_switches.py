@@ -98,7 +98,6 @@ CASES = (
     (f"{ROLLOUT}.prometheus.port=9091", [f"{ROLLOUT}.prometheus.enable=true"]),
     ("skip.rollout_tq.dump_dir=x", ["skip.rollout_tq.enable=true"]),
     ("distillation.distillation_loss.topk=8", ["distillation.enabled=true"]),
-    (f"{MODEL}.tiled_mlp.num_shards=8", [f"{MODEL}.tiled_mlp.enabled=true"]),
     (f"{ROLLOUT}.disaggregation.prefill_replicas=2", [f"{ROLLOUT}.disaggregation.enabled=true"]),
 )  # fmt: skip
 # What a case needs so that the row is asked at all.

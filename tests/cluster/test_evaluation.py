@@ -16,7 +16,7 @@ import pytest
 
 from tests.cluster.eval_commands import evaluate, responses
 from tests.cluster.held_eval import MADE
-from tests.cluster.training import LIMIT, ROOT
+from tests.cluster.training import LIMIT, ROOT, doors
 from verl_trgrpo.cli.main import main
 from verl_trgrpo.demos.puzzles import CHECKPOINT, MAX_RESPONSE_TOKENS
 
@@ -37,6 +37,7 @@ def test_an_interrupted_evaluation_goes_on_and_samples_the_same(puzzles, tmp_pat
             time.sleep(0.02)
         assert process.poll() is None, (tmp_path / "log").read_text()[-3000:]
         children = psutil.Process(process.pid).children(recursive=True)
+        assert doors([psutil.Process(process.pid), *children]) == []
         os.killpg(process.pid, signal.SIGINT)  # a terminal's Ctrl-C reaches vLLM's processes, too
         assert process.wait(LIMIT) == 130, (tmp_path / "log").read_text()[-3000:]
     said = (tmp_path / "log").read_text()

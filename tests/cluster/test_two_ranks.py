@@ -9,12 +9,13 @@ import math
 from dataclasses import dataclass
 from pathlib import Path
 
+import psutil
 import pyarrow.parquet as pq
 import pytest
 import torch
 
 from tests.cluster.eval_commands import evaluate, greedy_by_transformers, responses
-from tests.cluster.training import REWARD, Attempt, Ended, HeldSave, resumed_from, steps_of
+from tests.cluster.training import REWARD, Attempt, Ended, HeldSave, doors, resumed_from, steps_of
 from tests.demos.models import load
 from verl_trgrpo.common.files import BusyError, lock
 from verl_trgrpo.demos.puzzles import CHECKPOINT, MAX_RESPONSE_TOKENS
@@ -40,6 +41,7 @@ class Killed:
         ended: the attempt.
         half_written: the checkpoint of the save.
         judged: what is wrong with it.
+        doors: its sockets that other machines or users could reach while it trained.
     """
 
     run_dir: Path
@@ -47,6 +49,7 @@ class Killed:
     ended: Ended
     half_written: Path
     judged: list[str]
+    doors: list[str]
 
 
 @dataclass(frozen=True)
@@ -105,10 +108,11 @@ def killed(puzzles, tmp_path_factory) -> Killed:
     save = HeldSave(run_dir, KILLED, ranks=2)
     with Attempt(run_dir, arguments) as attempt:
         save.wait(attempt)
+        open_doors = doors([psutil.Process(attempt.process.pid), *attempt.descendants()])
         attempt.kill("ray::WorkerDict")
         ended = attempt.end()
     save.cut_short()
-    return Killed(run_dir, arguments, ended, save.checkpoint, damage(save.checkpoint))
+    return Killed(run_dir, arguments, ended, save.checkpoint, damage(save.checkpoint), open_doors)
 
 
 @pytest.fixture(scope="module")
@@ -145,6 +149,11 @@ def test_a_rank_killed_in_a_save_is_named_and_the_checkpoint_before_counts(kille
     [step] = [step for step in MetricsLog(run_dir).read() if step.number == 1]
     assert 0 < step.metrics["actor/grad_norm"] < math.inf
     assert step.metrics["training/rollout_probs_diff_max"] < 2e-5
+
+
+def test_no_other_machine_reaches_a_training_of_one_machine(killed):
+    """Ray, TransferQueue, vLLM's server and engine, the stores and pairs of torch.distributed: whatever listens."""
+    assert killed.doors == []
 
 
 def test_the_same_command_resumes_and_finishes_without_its_launcher(killed, resumed):

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import ipaddress
 import json
 import os
+import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -188,6 +190,30 @@ class HeldSave:
         whole = self.checkpoint.with_name(f"global_step_{tracked_step(self.checkpoint.parent)}") / self.name
         self._file.unlink()
         self._file.write_bytes(whole.read_bytes()[: whole.stat().st_size // 2])
+
+
+def doors(processes: Iterable[psutil.Process]) -> list[str]:
+    """Describe each socket that another machine can reach, or that its file's mode lets another user connect to."""
+    found = []
+    for process in processes:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            for each in process.net_connections("all"):
+                name = f"{process.name()} {each.laddr}"
+                if each.family == socket.AF_UNIX:
+                    found += [name] if each.laddr and _others_may_write(Path(str(each.laddr))) else []
+                elif each.laddr and each.status in (psutil.CONN_LISTEN, psutil.CONN_NONE):  # the second is UDP's
+                    address = ipaddress.ip_address(each.laddr.ip)
+                    found += [] if (getattr(address, "ipv4_mapped", None) or address).is_loopback else [name]
+    return found
+
+
+def _others_may_write(path: Path) -> bool:
+    """Return whether modes let another user write to a file, which for a socket means to connect; one without a path is open."""
+    return not path.is_absolute() or (
+        path.exists()
+        and bool(path.stat().st_mode & 0o002)
+        and all(each.stat().st_mode & 0o001 for each in path.parents)
+    )
 
 
 def described(process: psutil.Process) -> str:

@@ -23,7 +23,7 @@ from verl_trgrpo.compare.runner import (
     write_tables,
 )
 from verl_trgrpo.compare.study import Study
-from verl_trgrpo.runs.metrics import read_record, write_record
+from verl_trgrpo.runs.records import read_record, write_record
 
 TRAINER = Path(__file__).with_name("made_up_trainer.py")
 INPUTS = Inputs(TRAINER, TRAINER, "a/model")
@@ -53,7 +53,7 @@ def test_runs_records_and_the_second_time_nothing_is_run(tmp_path):
         for arm, height in (("grpo", 0.5), ("tr_grpo", 0.6), ("worse", 0.1))
     }
     run_dir = run_directory(tmp_path, "tr_grpo", 2)
-    record = read_record(run_dir)
+    record = read_record(run_dir).content()
     assert (record["arm"], record["seed"], record["finished"]) == ("tr_grpo", 2, True)
     assert record["settings"] == {"height": 0.6}
     assert record["versions"]["torch"]
@@ -81,7 +81,7 @@ def test_runs_unpacked_from_an_archive_count_as_finished(tmp_path):
     """Records travel without the command, which names directories of another machine."""
     run_study(replace(STUDY, seeds=[0]), INPUTS, tmp_path)
     run_dir = run_directory(tmp_path, "tr_grpo", 0)
-    packed = {name: value for name, value in read_record(run_dir).items() if name != "command"}
+    packed = {name: value for name, value in read_record(run_dir).content().items() if name != "command"}
     copy = tmp_path / "elsewhere.parquet"
     copy.write_bytes(TRAINER.read_bytes())
     elsewhere = Inputs(copy, copy, "b/model")
@@ -126,7 +126,7 @@ def test_signals_end_the_runs_under_way(tmp_path, number):
     here = [path for path in Path("/proc").glob("[0-9]*/cmdline") if str(out).encode() in _bytes(path)]
     assert not here, "no trainer may be left"
     for arm in "ab":
-        record = read_record(run_directory(out, arm, 0))
+        record = read_record(run_directory(out, arm, 0)).content()
         assert not record["finished"]
 
 
@@ -144,10 +144,10 @@ def test_a_trainer_that_outlived_its_command_is_not_joined_by_another(tmp_path):
             assert left.stderr.read(4) == b"held"
             (failure,) = run_study(study, INPUTS, tmp_path)
             assert str(run_dir) in failure and "another process" in failure
-            assert read_record(run_dir) == record, "the record is that of the run that is still there"
+            assert read_record(run_dir).content() == record, "the record is that of the run that is still there"
             assert [len(runs) for runs in finished_runs(study, tmp_path).values()] == [0, 1, 1], "the others go on"
     assert run_study(study, INPUTS, tmp_path) == []
-    assert read_record(run_dir)["finished"]
+    assert read_record(run_dir).finished
 
 
 def _bytes(path):

@@ -113,9 +113,10 @@ def test_ids_and_loop_are_those_of_verl(file, tmp_path, monkeypatch, name):
             "data.filter_overlong_prompts_workers=null", f"{ROLLOUT}.name=vllm"]  # fmt: skip
     config = composed([*base, *overrides], platform="cpu").config
     prompts = RolloutPrompts(config)
-    found = prompts.of(pq.read_table(data).to_pylist()[0])
+    [found] = prompts.of(pq.read_table(data).to_pylist())
     assert found == verl_prompt(config, data)
-    text = prompts.tokenizer.decode(found.token_ids)
+    text = prompts.decode(found.token_ids)
+    assert text == prompts.tokenizer.decode(found.token_ids)
     assert part in text and ("[add]" in text) == ("[add]" in part)
 
 
@@ -127,9 +128,9 @@ def test_the_filter_counts_the_tools_of_the_run_for_every_loop(file, tmp_path, m
     overrides = [f"{MODEL}.path={CHECKPOINT}", OWN, TOOLS_FILE, "data.filter_overlong_prompts=true"]
     config = composed(overrides, platform="cpu").config
     config.data.filter_overlong_prompts_workers = None
-    prompts, row = RolloutPrompts(config), pq.read_table(data).to_pylist()[0]
-    length = prompts.filter_length(row)
-    assert length > len(prompts.of(row).token_ids)
+    prompts, rows = RolloutPrompts(config), pq.read_table(data).to_pylist()
+    [length] = prompts.lengths(rows, filtered=True)
+    assert [length] > prompts.lengths(rows) == [len(found.token_ids) for found in prompts.of(rows)]
     for limit, kept in ((length, 1), (length - 1, 0)):
         config.data.max_prompt_length = limit
         assert len(RLHFDataset([str(data)], prompts.tokenizer, config.data)) == kept
@@ -138,8 +139,8 @@ def test_the_filter_counts_the_tools_of_the_run_for_every_loop(file, tmp_path, m
 def test_a_row_without_a_name_in_its_column_has_no_loop(file):
     prompts = RolloutPrompts(composed([f"{MODEL}.path={CHECKPOINT}"]).config)
     messages = [{"role": "user", "content": "x"}]
-    assert prompts.of({"prompt": messages, "agent_name": None}).agent is None
-    assert prompts.of({"prompt": messages}).agent == "single_turn_agent"
+    found = prompts.of([{"prompt": messages, "agent_name": None}, {"prompt": messages}])
+    assert [prompt.agent for prompt in found] == [None, "single_turn_agent"]
 
 
 def test_loops_of_the_run_are_verl_s_and_those_of_its_file(tmp_path):

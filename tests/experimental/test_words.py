@@ -50,7 +50,6 @@ def test_nothing_is_imported_or_registered_in_a_run_that_does_not_ask():
 
 def test_the_trainer_finds_the_estimator_before_it_builds_its_replay_buffer():
     """Its callback, which restores what the estimator remembers, comes first."""
-    pytest.importorskip("verl.trainer.ppo.checkpoint_callback", reason="veRL 0.9.0 has none")
     printed = run_fresh(
         "import sys\nfrom verl.trainer.ppo.checkpoint_callback import build_checkpoint_callback\n"
         "from verl_trgrpo.runs.compose import compose\n"

@@ -21,7 +21,7 @@ def composed(run_dir: Path, **changes: object) -> ComposedRun:
     """Return a run in `run_dir`; dots in keys are written as two underscores."""
     config = _base().config.copy()
     for key, value in {"trainer__default_local_dir": str(run_dir), **changes}.items():
-        OmegaConf.update(config, key.replace("__", "."), value)
+        OmegaConf.update(config, key.replace("__", "."), value, force_add=True)
     return replace(_base(), config=config)
 
 

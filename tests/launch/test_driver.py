@@ -63,12 +63,13 @@ def test_a_run_is_checked_and_trained_in_one_process(sound_run, tmp_path, enviro
         pass
 
 
-def test_another_platform_needs_another_process(tmp_path, environment, fake_driver):
+@pytest.mark.parametrize("variable", ["VLLM_CPU_KVCACHE_SPACE", "GLOO_SOCKET_IFNAME"])
+def test_another_platform_or_network_needs_another_process(tmp_path, environment, fake_driver, variable):
     """Its variables count when a library is imported."""
     with Driver(training_environment(True)) as driver:
         checking = child()
-        fake_driver("echo $VLLM_CPU_KVCACHE_SPACE")
-        more = environment | {"VLLM_CPU_KVCACHE_SPACE": "7"}
+        fake_driver(f"echo ${variable}")
+        more = environment | {variable: "7"}
         with TrainingProcess([], more, tmp_path / "log", start=driver.train) as training:
             assert training.pid != checking.pid and training.wait(lambda: None, seconds=0.1) == 0
         assert not psutil.pid_exists(checking.pid), "it would keep its memory as long as the training runs"

@@ -16,8 +16,10 @@ from verl_trgrpo.common.findings import InvalidInputError
 from verl_trgrpo.launch.log import LogWatch
 from verl_trgrpo.launch.train import TrainingFailedError, launch
 from verl_trgrpo.runs.checkpoints import latest_checkpoint
-from verl_trgrpo.runs.metrics import MetricsLog, read_record, write_record
+from verl_trgrpo.runs.metrics import MetricsLog
+from verl_trgrpo.runs.records import read_record, write_record
 from verl_trgrpo.runs.run_directory import write_config
+from verl_trgrpo.verl_plugin.loopback import ENVIRONMENT as LOOPBACK
 
 TAU = "actor_rollout_ref__actor__policy_loss__shaping__tau"
 
@@ -87,7 +89,7 @@ def test_a_study_s_run_that_starts_over_is_not_taken_for_finished(tmp_path, fake
     fake_driver(f"{saving(run_dir, 1)}; exit 1")
     with pytest.raises(TrainingFailedError):
         launch(composed(run_dir, trainer__resume_mode="disable", **ONE_RANK), 3, io.StringIO())
-    assert read_record(run_dir)["arm"] == "grpo"
+    assert read_record(run_dir).arm == "grpo"
     fake_driver("true")
     assert launch(composed(run_dir, **ONE_RANK), 3, io.StringIO()).log_file is not None
 
@@ -102,8 +104,8 @@ def test_the_step_that_was_reached_and_the_signals_are_recorded(tmp_path, fake_d
     fake_driver(f"{lines}{saving(run_dir, 1)}\nexit {code}")
     with contextlib.suppress(TrainingFailedError):
         launch(composed(run_dir, **ONE_RANK), 5, stream)
-    assert read_record(run_dir)["last_step"] == 2
-    [signal] = read_record(run_dir)["signals"]
+    assert read_record(run_dir).content()["last_step"] == 2
+    [signal] = read_record(run_dir).content()["signals"]
     assert signal == {"signal": "reward is not finite", "first": 0, "last": 2, "stands": True}
     notes = [line for line in stream.getvalue().splitlines() if line.startswith("note: ")]
     assert [("step 2" in note, "5" in note) for note in notes] == ([] if code else [(True, True)])
@@ -137,6 +139,31 @@ def test_starting_over_leaves_no_checkpoint_of_another_configuration(run_dir, fa
     assert (run_dir / "train-2.log").is_file() and not (run_dir / "abandoned-3").exists()
     # The first run's curves must not mix with those of the second.
     assert MetricsLog(run_dir).read() == [] and (run_dir / "metrics-1.jsonl.old").is_file()
+
+
+@pytest.mark.parametrize(
+    ("variables", "changes", "alone"),
+    [
+        ({}, {}, True),
+        ({"RAY_ADDRESS": "10.0.0.1:6379"}, {}, False),
+        ({"RAY_ADDRESS": "10.0.0.1:6379"}, {"ray_kwargs__ray_init__address": "local"}, True),
+        ({}, {"ray_kwargs__ray_init__address": "10.0.0.1:6379"}, False),
+        ({}, {"trainer__nnodes": 2}, False),
+    ],
+)
+def test_a_run_listens_on_this_machine_alone_unless_it_joins_others(
+    tmp_path, monkeypatch, fake_driver, variables, changes, alone
+):
+    for name in ("RAY_ADDRESS", "RAY_AUTH_TOKEN", "RAY_TMPDIR", *LOOPBACK):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    run_dir = tmp_path / "run"
+    fake_driver(f"env > {tmp_path}/env")
+    launch(composed(run_dir, **ONE_RANK | changes), 3, io.StringIO())
+    found = {*(tmp_path / "env").read_text().splitlines()}
+    assert {f"{name}={value}" in found for name, value in LOOPBACK.items()} == {alone}
+    assert any(line.startswith("RAY_AUTH_TOKEN=") for line in found) == alone
 
 
 def test_a_driver_that_hangs_without_its_engine_is_ended(tmp_path, monkeypatch, fake_driver):

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.retrieval.servers import PASSAGES, write_corpus
+from tests.retrieval.servers import PASSAGES, Gate, write_corpus
 from verl_trgrpo.retrieval import TOKEN_VARIABLE
 from verl_trgrpo.retrieval.index import IndexOptions, build_index
 
@@ -20,3 +20,10 @@ def small_index(tmp_path_factory) -> Path:
 @pytest.fixture(autouse=True)
 def no_token(monkeypatch):
     monkeypatch.delenv(TOKEN_VARIABLE, raising=False)
+
+
+@pytest.fixture
+def gate(tmp_path):
+    gate = Gate(tmp_path / "gate")
+    yield gate
+    gate.open()

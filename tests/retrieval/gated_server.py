@@ -1,16 +1,19 @@
 """``verl-trgrpo search`` with small limits, and whose searches wait until the file named by GATE exists.
 
-GATE.log has the queries, DEADLINE the seconds for a request.
+GATE.log has the queries; LIMITS changes the limits, as a JSON object.
 """
 
+import json
 import os
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 from verl_trgrpo.cli.main import main
-from verl_trgrpo.retrieval import app
+from verl_trgrpo.retrieval import server
 from verl_trgrpo.retrieval.index import Index
+from verl_trgrpo.retrieval.limits import Limits
 
 GATE = Path(os.environ["GATE"])
 _search = Index.search
@@ -25,8 +28,7 @@ def search(self, queries, topk):
 
 
 Index.search = search
-app.DEADLINE, app.THREADS = float(os.environ["DEADLINE"]), 1
-app.MAX_PENDING, app.MAX_BODIES_BYTES, app.MAX_ANSWER_CHARS = 2, 100_000, 160
+server.serve = partial(server.serve, limits=Limits(**json.loads(os.environ["LIMITS"])))
 
 if __name__ == "__main__":
     sys.exit(main(["search", *sys.argv[1:]]))

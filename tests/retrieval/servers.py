@@ -5,7 +5,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -44,9 +44,14 @@ class Server:
     def get(self, path: str, **options: object) -> requests.Response:
         return requests.get(f"{self.url}{path}", timeout=600, **options)
 
+    def held(self) -> dict[str, int]:
+        """Return what other clients hold."""
+        about = self.get("/health").json()
+        return {name: about[name] - (name == "connections") for name in ("pending", "held_bytes", "connections")}
+
     def pending(self) -> int:
         """Return the number of queries in work."""
-        return self.get("/health").json()["pending"]
+        return self.held()["pending"]
 
 
 @contextmanager
@@ -56,6 +61,30 @@ def serving(index: Path, log: Path, *flags: object, command: Sequence[str] = COM
         server = Server(running.process, running.url.removesuffix("/retrieve"), log)
         assert server.get("/health").json()["status"] == "ok"
         yield server
+
+
+class Gate:
+    """A file without which the searches of a `gated_server` do not end."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def open(self) -> None:
+        self.path.touch()
+
+    def close(self) -> None:
+        self.path.unlink(missing_ok=True)
+
+    def searched(self) -> list[str]:
+        log = Path(f"{self.path}.log")
+        return log.read_text().split() if log.exists() else []
+
+    def serving(self, index: Path, **limits: float) -> AbstractContextManager[Server]:
+        # The gate may stay shut for long on a busy machine.
+        environment = {"GATE": str(self.path), "LIMITS": json.dumps({"deadline": 300, "threads": 1, **limits})}
+        words = [f"{name}={value}" for name, value in environment.items()]
+        command = ["env", *words, sys.executable, str(Path(__file__).parent / "gated_server.py")]
+        return serving(index, self.path.with_name("log"), command=command)
 
 
 def wait_for(condition, seconds: float = 600) -> None:

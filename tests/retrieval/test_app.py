@@ -7,16 +7,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from starlette.exceptions import HTTPException
 
-from verl_trgrpo.retrieval.app import (
-    MAX_QUERIES,
-    MAX_QUERY_CHARS,
-    MAX_TOPK,
-    TOPK,
-    RetrieveRequest,
-    answer,
-    parse_request,
-)
+from verl_trgrpo.retrieval.app import TOPK, Answer, RetrieveRequest, parse_request, passages
 from verl_trgrpo.retrieval.index import Hit, as_unicode
+from verl_trgrpo.retrieval.limits import Limits, Loan, Share
 from verl_trgrpo.retrieval.server import ServerOptions
 from verl_trgrpo.tasks.search_qa.client import parse_answer
 
@@ -39,13 +32,13 @@ BAD = {
     "one string": ({"queries": "a"}, 422, ["queries"]),
     "a null among them": ({"queries": ["a", None]}, 422, ["queries.1"]),
     "topk negative": ({"queries": [], "topk": -1}, 422, ["topk"]),
-    "topk too large": ({"queries": [], "topk": MAX_TOPK + 1}, 422, ["topk", str(MAX_TOPK)]),
+    "topk too large": ({"queries": [], "topk": Limits.topk + 1}, 422, ["topk", str(Limits.topk)]),
     "topk a string": ({"queries": [], "topk": "3"}, 422, ["topk"]),
     "topk broken": ({"queries": [], "topk": 1.5}, 422, ["topk"]),
     "topk not a number": (b'{"queries": [], "topk": NaN}', 422, ["topk"]),
     "return_scores a number": ({"queries": [], "return_scores": 1}, 422, ["return_scores"]),
-    "too many": ({"queries": ["a"] * (MAX_QUERIES + 1)}, 413, ["queries", str(MAX_QUERIES)]),
-    "too long": ({"queries": ["a", "b" * (MAX_QUERY_CHARS + 1)]}, 413, ["queries.1", str(MAX_QUERY_CHARS)]),
+    "too many": ({"queries": ["a"] * (Limits.queries + 1)}, 413, ["queries", str(Limits.queries)]),
+    "too long": ({"queries": ["a", "b" * (Limits.query_chars + 1)]}, 413, ["queries.1", str(Limits.query_chars)]),
     "three at once": ({"queries": 1, "topk": -1, "return_scores": 2}, 422, ["queries", "topk", "return_scores"]),
 }
 
@@ -61,7 +54,7 @@ def test_a_bad_request_is_refused_with_a_reason(name):
 
 def test_a_refusal_is_small_however_much_is_wrong():
     with pytest.raises(HTTPException) as caught:
-        parse({"queries": [1] * MAX_QUERIES})
+        parse({"queries": [1] * Limits.queries})
     assert len(caught.value.detail) < 200
 
 
@@ -120,9 +113,12 @@ TEXTS = st.text(alphabet=st.characters(exclude_categories=["Cs"]))
 HITS = st.builds(Hit, TEXTS, TEXTS, st.floats(allow_nan=False, allow_infinity=False))
 
 
-@given(st.lists(HITS, max_size=3))
+@given(st.lists(st.lists(HITS, max_size=3), max_size=3))
+@example([[Hit("1", "a" * 100_000, 1.0)] * 2, [], [Hit("2", "é", 0.5)]])
 def test_rollouts_read_an_answer_as_it_was_written(hits):
-    assert parse_answer(json.dumps(answer([hits], True)).encode(), len(hits)) == hits
+    pieces = [*Answer([passages(one, True) for one in hits], Loan(Share(0))).chunks()]
+    results = json.loads(b"".join(pieces))["result"]
+    assert [parse_answer(json.dumps({"result": [one]}).encode(), 3) for one in results] == hits
 
 
 def test_wrong_server_options_are_all_reported_at_once(small_index, monkeypatch):

@@ -125,6 +125,10 @@ def test_environment_defaults_yield_to_the_user():
     assert on_cpu["VERL_FILE_LOGGER_PATH"] == "/tmp/metrics.jsonl"
     assert "VERL_PLATFORM" not in training_environment(False, "x", inherited)
     assert "VERL_PLATFORM" not in inherited
+    given = {"VLLM_HOST_IP": "10.0.0.1"}
+    alone = training_environment(False, "x", given, loopback=True)
+    assert alone["VLLM_HOST_IP"] == "10.0.0.1" and alone["GLOO_SOCKET_IFNAME"] == "lo"
+    assert "GLOO_SOCKET_IFNAME" not in training_environment(False, "x", given)
 
 
 def test_a_file_does_not_hide_a_configuration_of_its_name(tmp_path, monkeypatch):

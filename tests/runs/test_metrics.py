@@ -5,7 +5,7 @@ import math
 
 import pytest
 
-from verl_trgrpo.runs.metrics import REWARD, MetricsLog
+from verl_trgrpo.runs.metrics import REWARD, MetricsLog, Step
 
 
 def write(path, records, tail=""):
@@ -50,7 +50,22 @@ def test_a_line_still_being_written_waits_and_nan_is_not_missing(tmp_path):
     assert [step.reward for step in log.read()] == [1.0, 4.0]
 
 
-def test_a_damaged_line_is_named(tmp_path):
-    write(tmp_path / "metrics-1.jsonl", [(1, {})], tail="nonsense\n")
-    with pytest.raises(ValueError, match=r"metrics-1\.jsonl.*nonsense"):
-        MetricsLog(tmp_path).read()
+def test_a_source_without_accuracy_counts_with_its_reward_if_none_has_one():
+    reward, accuracy = (
+        {"val-core/own/reward/mean@4": 0.25, "val-core/own/reward/best@4/mean": 0.5},
+        {"val-core/a/acc/mean@1": 0.75},
+    )
+    assert [Step(1, metrics).accuracy for metrics in (reward, reward | accuracy, {})] == [0.25, 0.75, None]
+
+
+def test_a_damaged_line_costs_that_line(tmp_path, caplog):
+    path = tmp_path / "metrics-1.jsonl"
+    write(path, [(1, {})], tail='nonsense\n{"step": "a", "data": {}}\n{"step": 2, "data": {}}\n')
+    log = MetricsLog(tmp_path)
+    assert [step.number for step in log.read()] == [1, 2]
+    assert f"{path}, line 2, is damaged" in caplog.text and "nonsense" in caplog.text and "as 1 more" in caplog.text
+    caplog.clear()
+    assert len(log.read()) == 2 and not caplog.text, "it was said"
+    with path.open("a") as file:
+        file.write('{"step": [1], "data": {}}\n')
+    assert len(log.read()) == 2 and "line 5, is damaged (step=[1]: " in caplog.text

@@ -13,7 +13,7 @@ import pytest
 from studies.chains.reading import Records
 from studies.gradients.results import SHARPNESS
 from tests.scripts import ROOT, load_scripts
-from verl_trgrpo.runs.metrics import write_record
+from verl_trgrpo.runs.records import write_record
 
 DOCS = ROOT / "docs"
 MADE_AT = {"commit": "0123456789", "versions": {"torch": "2.0"}, "machine": "here"}

@@ -244,7 +244,10 @@ def sample_rollouts(
     parts = chunks(rows, max(1, _RESPONSES_AT_ONCE // options.samples))
     sizes: dict[str, Any] = {"ends": end_tokens(model), "max_tokens": options.max_tokens}
     for number, part in enumerate(progress(parts, len(parts), "sampling")):
-        begun = [prompts.of({"prompt": row.messages, "agent_name": row.agent_name}).token_ids for row in part]
+        begun = [
+            found.token_ids
+            for found in prompts.of({"prompt": row.messages, "agent_name": row.agent_name} for row in part)
+        ]
         batch = sample(model, begun, options.samples, seed=f"rollouts/{options.seed}/{number}", **sizes)
         said = [ids[keep] for ids, keep in zip(batch.responses, batch.mask, strict=True)]
         for row, start, group in zip(part, begun, chunks(said, options.samples), strict=True):

@@ -113,6 +113,7 @@ def _stages() -> dict[str, tuple[Look, ...]]:
     from verl_trgrpo.checks.rules import LENGTHS, RULES, SIZES
     from verl_trgrpo.checks.switches import SWITCHES
     from verl_trgrpo.checks.tables import rule_findings
+    from verl_trgrpo.checks.unread import unread_findings
     from verl_trgrpo.checks.verl_dataclasses import verl_findings
 
     rules, switches, sizes = (partial(rule_findings, rules=table) for table in (RULES, SWITCHES, (*SIZES, *LENGTHS)))
@@ -122,7 +123,7 @@ def _stages() -> dict[str, tuple[Look, ...]]:
         ),
         "veRL's dataclasses": (verl_findings,),
         "rules between settings": (
-            in_turn(rules, switches), sizes, machine_findings, length_findings, loss_findings, drift_findings,
+            in_turn(rules, switches, unread_findings), sizes, machine_findings, length_findings, loss_findings, drift_findings,
             own_code_findings, resume_findings, own_findings,
         ),
     }  # fmt: skip

@@ -264,11 +264,16 @@ def _split_findings(key: str, files: Iterable[DataFile], prompts: RolloutPrompts
             message = f"{place} row {others[0]}: {count} not a list of chat messages; build it again (docs/data.md)"
             findings.append(Finding.error(key, message))
         total += file.rows - len(others)
-        for number in sorted(rows.keys() - set(others)):
-            try:
-                lengths.append(_length(rows[number], prompts, config))
-            except ValueError as error:
-                return [*findings, Finding.error(key, f"{place} row {number}: {error}; correct it")]
+        numbers = sorted(rows.keys() - set(others))
+        try:
+            found = prompts.lengths([rows[number] for number in numbers], bool(config.data.filter_overlong_prompts))
+        except (ValueError, RuntimeError) as error:
+            return [*findings, Finding.error(key, f"{place}: {error}")]
+        refused = [(number, each) for number, each in zip(numbers, found, strict=True) if isinstance(each, str)]
+        if refused:
+            number, reason = refused[0]
+            return [*findings, Finding.error(key, f"{place} row {number}: {reason}; correct it")]
+        lengths += [each for each in found if isinstance(each, int)]
     return findings + (_length_findings(key, total, lengths, config) if lengths else [])
 
 
@@ -298,11 +303,6 @@ def _media_columns(file: DataFile, config: DictConfig) -> list[str]:
     return [name for name in media if name in file.schema.names]
 
 
-def _length(row: dict[str, Any], prompts: RolloutPrompts, config: DictConfig) -> int:
-    """Return the tokens of a prompt: of what veRL's filter compares where it is on, else of what the agent loop begins with."""
-    return prompts.filter_length(row) if config.data.filter_overlong_prompts else len(prompts.of(row).token_ids)
-
-
 def first_prompt(view: RunView) -> dict[str, Any] | None:
     """Return the first training prompt as the model will see it, for the record of a run; None where that is not known."""
     file, prompts = next(iter(view.files(TRAINING).values()), None), view.prompts
@@ -310,10 +310,10 @@ def first_prompt(view: RunView) -> dict[str, Any] | None:
         return None
     try:
         part = next(file.tables([view.config.data.prompt_key, "agent_name", "extra_info"]))
-        token_ids, agent = prompts.of(part.slice(0, 1).to_pylist()[0])
-    except ValueError:
+        [(token_ids, agent)] = prompts.of(part.slice(0, 1).to_pylist())
+        text = prompts.decode(token_ids)
+    except (ValueError, RuntimeError):
         return None
-    text = prompts.tokenizer.decode(token_ids)
     return {"file": str(file.path), "row": 0, "agent": agent, "tokens": len(token_ids), "text": text}
 
 

@@ -15,6 +15,7 @@ from verl_trgrpo.common.files import read_json
 from verl_trgrpo.common.findings import Finding, Level
 from verl_trgrpo.common.foreign import ForeignFileError, check_model_directory
 from verl_trgrpo.common.text import did_you_mean, first_line
+from verl_trgrpo.data.prompts import ask_model, model_facts
 from verl_trgrpo.runs.keys import MANAGER, MODEL, MODEL_PATH, REWARD, REWARD_MODEL
 
 RESUME_PATH = "trainer.resume_from_path"
@@ -135,8 +136,8 @@ def model_findings(view: RunView) -> list[Finding]:
     if not errors and path.is_dir() and not (path / "config.json").is_file():
         errors = [f"{MODEL_PATH}={name}: has no config.json; give the directory of a whole model"]
     elif not errors and path.is_dir():
-        errors = _config_errors(path, trusted) or _tokenizer_errors(path, tokenizer, view, trusted)
-        findings += [] if errors else _adapter_findings(path, view, trusted)
+        errors = _config_errors(path, view) or _tokenizer_errors(path, tokenizer, view)
+        findings += [] if errors else _adapter_findings(view)
     findings += [Finding.error(MODEL_PATH, error) for error in errors]
     judge = view[f"{REWARD_MODEL}.model_path"]
     if judge and view[f"{REWARD_MODEL}.enable"]:
@@ -180,57 +181,47 @@ def _code_errors(model: Path, tokenizer: Path, trusted: bool, key: str) -> list[
     ]
 
 
-def _config_errors(model: Path, trusted: bool) -> list[str]:
-    from transformers import AutoConfig
-
+def _config_errors(model: Path, view: RunView) -> list[str]:
     try:
-        AutoConfig.from_pretrained(str(model), local_files_only=True, trust_remote_code=trusted)
-    except Exception as error:  # transformers raises many unrelated types
+        ask_model("config", model_facts(view.config))
+    except (ValueError, TimeoutError) as error:
         return [f"{MODEL_PATH}={model}: cannot be opened ({first_line(error)}); get the model again"]
     return []
 
 
-def _adapter_findings(path: Path, view: RunView, trusted: bool) -> list[Finding]:
+def _adapter_findings(view: RunView) -> list[Finding]:
     """Check that the modules which a LoRA adapter lists are modules of the model; PEFT fails only where none of them is."""
     key = f"{MODEL}.target_modules"
     targets = view[key]
     if not view[f"{MODEL}.lora_rank"] or not isinstance(targets, ListConfig):
         return []
-    import torch
-    from transformers import AutoConfig, AutoModelForCausalLM
-
     try:
-        config = AutoConfig.from_pretrained(str(path), local_files_only=True, trust_remote_code=trusted)
-        with torch.device("meta"):  # no memory
-            modules = [*AutoModelForCausalLM.from_config(config, trust_remote_code=trusted).named_modules()]
-    except Exception:  # of a model that is no causal language model
+        modules = ask_model("linear modules", model_facts(view.config))
+    except (ValueError, TimeoutError):  # of a model that is no causal language model
         return []
-    known = {name.rpartition(".")[2] for name, module in modules if isinstance(module, torch.nn.Linear)}
-    lacking = [each for each in targets if not any(f".{name}".endswith(f".{each}") for name, _ in modules)]
+    known = {name.rpartition(".")[2] for name, linear in modules.items() if linear}
+    lacking = [each for each in targets if not any(f".{name}".endswith(f".{each}") for name in modules)]
     return [
         Finding.error(key, f"{key}: the model has no module {each}; {did_you_mean(each, sorted(known))}")
         for each in lacking
     ]
 
 
-def _tokenizer_errors(model: Path, tokenizer: Path, view: RunView, trusted: bool) -> list[str]:
+def _tokenizer_errors(model: Path, tokenizer: Path, view: RunView) -> list[str]:
     """Check that a tokenizer can be opened, has a chat template, and has no ids that the model lacks."""
-    from transformers import AutoTokenizer
-
     if not tokenizer.is_dir():
         return []
     try:
-        opened = AutoTokenizer.from_pretrained(str(tokenizer), local_files_only=True, trust_remote_code=trusted)
-        highest = max(opened.get_vocab().values(), default=-1)
-    except Exception as error:  # transformers raises many unrelated types
+        found = ask_model("vocabulary", model_facts(view.config))
+    except (ValueError, TimeoutError) as error:
         return [f"{MODEL_PATH}={tokenizer}: its tokenizer cannot be opened ({first_line(error)}); get the model again"]
     errors = []
-    if not opened.chat_template and not view["actor_rollout_ref.model.custom_chat_template"]:
+    if not found["has_template"] and not view["actor_rollout_ref.model.custom_chat_template"]:
         errors.append(
             f"{MODEL_PATH}={tokenizer}: its tokenizer has no chat template; use an instruction-tuned model's, or set "
             "actor_rollout_ref.model.custom_chat_template"
         )
-    size = view.decoder["vocab_size"]
+    size, highest = view.decoder["vocab_size"], found["highest"]
     if size is not None and highest >= size:
         errors.append(
             f"{MODEL_PATH}={model}: has embeddings up to id {size - 1}, the tokenizer {tokenizer} ids up to {highest}; use the "

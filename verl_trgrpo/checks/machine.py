@@ -104,7 +104,7 @@ def machine_findings(view: RunView) -> list[Finding]:
             return []
     config, level = view.config, Level.ERROR if view.trains else Level.NOT_CHECKED
     findings = [Finding(level, key, message) for key, message in _missing_packages(view)]
-    if (cluster := _cluster(config)) and not view.trains:
+    if (cluster := cluster_of(config)) and not view.trains:
         reason = f"{cluster[0]} is asked for its GPUs and CPUs when training starts"
         findings.append(view.finding(GPUS, reason, Level.NOT_CHECKED))
     else:
@@ -134,14 +134,14 @@ def _missing_packages(view: RunView) -> Iterator[tuple[str, str]]:
             yield "trainer.logger", message
 
 
-def _cluster(config: DictConfig) -> tuple[str, str] | None:
+def cluster_of(config: DictConfig) -> tuple[str, str] | None:
     """Return what names the Ray cluster that the run will connect to, and its address; None if it starts its own."""
     key = "ray_kwargs.ray_init.address"
-    started_here = Path(os.environ.get("RAY_TMPDIR", "/tmp"), "ray", "ray_current_cluster")  # by `ray start`
-    try:
-        local = read_foreign(started_here).decode(errors="replace").strip()
-    except FileNotFoundError:
-        local = None
+    temporary = os.environ.get("RAY_TMPDIR", os.environ.get("TMPDIR", "/tmp"))
+    # Written by `ray start`, in a directory that everybody may write into.
+    started_here = Path(temporary, "ray", "ray_current_cluster")
+    own = started_here.exists() and started_here.lstat().st_uid in (0, os.getuid())
+    local = read_foreign(started_here).decode(errors="replace").strip() if own else None
     # In Ray's order: an address that is given counts more than that of the environment, "auto" less.
     places = {key: selected(config, key), "RAY_ADDRESS": os.environ.get("RAY_ADDRESS"), str(started_here): local}
     known = ((name, address) for name, address in places.items() if address and address != "auto")

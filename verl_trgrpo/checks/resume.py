@@ -40,7 +40,7 @@ def resume_findings(view: RunView) -> list[Finding]:
     """Check what a run will save, and what it resumes from unless it is finished."""
     try:
         return [*_saving_findings(view), *([] if view.finished else loading_findings(view))]
-    except ValueError as error:  # run.json is damaged
+    except ValueError as error:  # a file of the run is damaged
         return [Finding.error("trainer.default_local_dir", str(error))]
 
 

@@ -141,5 +141,5 @@ SWITCHES = (
     *(Switch(f"{section}.*", f"{section}.enable") for section in (
         "algorithm.filter_groups", "engine.qat", "model.mtp", "reward_model", "rollout.prometheus", "skip.rollout_tq")),
     *(Switch(f"{section}.*", f"{section}.enabled") for section in (
-        "distillation", "model.tiled_mlp", "rollout.disaggregation")),
+        "distillation", "rollout.disaggregation")),
 )  # fmt: skip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import importlib.metadata
 import importlib.util
@@ -17,7 +18,7 @@ from typing import NamedTuple
 from verl_trgrpo.common.extras import install
 
 _REQUIREMENTS = (
-    "verl>=0.9,<0.10",
+    "verl>=0.9.1,<0.10",
     "torch>=2.6",
     "numpy>=2",
     "ray[default]>=2.41",
@@ -155,10 +156,40 @@ def _vllm_import() -> str:
     return f"{vllm.__version__} {current_platform.device_type}"
 
 
+def _network() -> str:
+    """Say where a training of this environment would listen, and what of Ray, veRL and vLLM other machines can reach now."""
+    import psutil
+    from omegaconf import OmegaConf
+
+    from verl_trgrpo.checks.machine import cluster_of
+    from verl_trgrpo.verl_plugin.loopback import ENVIRONMENT
+
+    changed = [
+        f"{name}={os.environ[name]}" for name in ENVIRONMENT if os.environ.get(name, "") not in ("", ENVIRONMENT[name])
+    ]
+    would = "a training listens on 127.0.0.1 alone"
+    if cluster := cluster_of(OmegaConf.create()):
+        would = f"a training joins {cluster[0]}, which listens where `ray start` was told to"
+    elif changed:
+        would = f"a training listens where {', '.join(changed)} tells it to"
+    open_now = set()
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            title = " ".join(process.cmdline())
+            if title.startswith(("ray::", "VLLM::")) or "ray/core/src/ray" in title:
+                addresses = {
+                    each.laddr.ip for each in process.net_connections("tcp") if each.status == psutil.CONN_LISTEN
+                }
+                outer = addresses - {"127.0.0.1", "::1", "::ffff:127.0.0.1"}
+                open_now |= {f"{process.name()} ({address})" for address in outer}
+    return would + (f"; open to other machines now: {', '.join(sorted(open_now))}" if open_now else "")
+
+
 # Checks that import the heavy packages, in the order in which they are run, each with the fix if it fails.
 _IMPORT_CHECKS = {
     "device": (_device, "update the driver to one for torch's CUDA, or install a torch for the driver's"),
     "attention": (_attention, f"{_FLASH_ATTENTION}; or pip uninstall flash-attn, and platform=sdpa is used"),
+    "network": (_network, "pip install verl-trgrpo again"),
     "Hydra sees +algorithm=tr_grpo": (
         _hydra_option,
         "pip install verl-trgrpo again: Hydra does not find hydra_plugins/verl_trgrpo",

@@ -1,4 +1,4 @@
-"""Progress bars of commands, signals as KeyboardInterrupt, limits of time, and processes that end with this one."""
+"""Progress bars of commands, signals as KeyboardInterrupt, and processes that end with this one."""
 
 import contextlib
 import os
@@ -46,24 +46,6 @@ def interruptible() -> Iterator[Progress]:
 
     with handle_signals(interrupt, signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         yield progress
-
-
-@contextlib.contextmanager
-def cpu_limit(seconds: float) -> Iterator[None]:
-    """Raise TimeoutError once the block has taken that much time of the processor; do nothing outside the main thread.
-
-    The error is raised between two steps of the Python interpreter, so a single call of a library is not ended.
-    """
-
-    def end(*_: Any) -> None:
-        raise TimeoutError(f"it takes more than {seconds:g} s")
-
-    with handle_signals(end, signal.SIGVTALRM) as handled:
-        try:
-            signal.setitimer(signal.ITIMER_VIRTUAL, seconds if handled else 0)
-            yield
-        finally:
-            signal.setitimer(signal.ITIMER_VIRTUAL, 0)
 
 
 @contextlib.contextmanager

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 from verl_trgrpo.common.findings import raise_invalid
-from verl_trgrpo.runs.metrics import OPTIONS_FILE, Step, read_record, read_steps
+from verl_trgrpo.runs.metrics import Step, read_steps
+from verl_trgrpo.runs.records import RunRecord, read_options, read_record
 
 _SEED = re.compile(r"(?P<label>.*?)[-_]?seed[-_]?(?P<seed>\d+)")
 # A study has runs/ARM/SEED.
@@ -25,7 +25,7 @@ class Run:
     seed: int | None
     path: Path
     steps: tuple[Step, ...]
-    record: Mapping[str, Any] = field(default_factory=dict)
+    record: RunRecord = field(default_factory=RunRecord)
 
     @property
     def name(self) -> str:
@@ -60,7 +60,7 @@ def group_arms(runs: Sequence[Run], baseline: str) -> dict[str, list[Run]]:
 
 def last_common_step(runs: Sequence[Run]) -> int:
     """Return the last step that all runs reached; unfinished runs do not count unless all are unfinished."""
-    counted = [run for run in runs if run.record.get("finished") is not False] or runs
+    counted = [run for run in runs if run.record.finished is not False] or runs
     return min(run.last_step for run in counted)
 
 
@@ -123,7 +123,7 @@ def read_run(path: Path) -> Run | None:
     label, seed = full.stem if full.is_file() else full.name, None
     if match := _SEED.fullmatch(label):
         label, seed = match["label"] or full.parent.name, int(match["seed"])
-    record = read_record(path) if path.is_dir() else {}
+    record = read_record(path, needed=False) if path.is_dir() else RunRecord()
     if seed is None and path.is_dir():
-        seed = read_record(path, OPTIONS_FILE).get("seed")
-    return Run(record.get("arm", label), record.get("seed", seed), path, tuple(steps), record)
+        seed = read_options(path, needed=False).seed
+    return Run(record.arm or label, seed if record.seed is None else record.seed, path, tuple(steps), record)

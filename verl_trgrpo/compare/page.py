@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import logging
 import math
 import random
 from collections import Counter
@@ -17,19 +18,24 @@ import tyro
 from verl_trgrpo import __version__
 from verl_trgrpo.common.files import write_text
 from verl_trgrpo.common.findings import raise_invalid
-from verl_trgrpo.common.foreign import lines_of, open_foreign
+from verl_trgrpo.common.foreign import ForeignFileError, lines_of, open_foreign
 from verl_trgrpo.common.options import Options
 from verl_trgrpo.common.text import render_page
+from verl_trgrpo.common.typed import Number, Schema, typed_line
 from verl_trgrpo.compare.arms import Run, group_arms, last_common_step, read_runs
 from verl_trgrpo.compare.comparison import compare_runs
 from verl_trgrpo.compare.plots import plot_arms
 from verl_trgrpo.compare.tables import Table, comparison_tables, shown_figures, words
 from verl_trgrpo.runs.health import judge
+from verl_trgrpo.runs.metrics import warn_of_lines
+from verl_trgrpo.runs.records import StudyRecord
 from verl_trgrpo.runs.run_directory import run_settings
 
 _TEMPLATE = Path(__file__).with_name("page.html.jinja")
 # Subdirectory of a run directory into which the launcher and the single-file trainer dump responses of validations.
 _RESPONSES = "validation"
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,14 +71,14 @@ def build_report(options: ReportOptions) -> list[str]:
     runs = read_runs(options.runs)
     labels = list(dict.fromkeys(run.label for run in runs))
     # Of a study, the tests that were chosen beforehand, so that the page has the p-values of its table.
-    studies = [run.record.get("study", {}) for run in runs]
-    study = studies[0] if all(one == studies[0] for one in studies) else {}
-    choices = (options.baseline, study.get("baseline"), "grpo")
+    studies = [run.record.study for run in runs]
+    study = studies[0] if all(one == studies[0] for one in studies) else StudyRecord()
+    choices = (options.baseline, study.baseline, "grpo")
     baseline = next((label for label in choices if label in labels), labels[0])
-    if baseline != study.get("baseline"):
-        study = {}
+    if baseline != study.baseline:
+        study = StudyRecord()
     _check(options, runs, labels, baseline)
-    primary, margin = study.get("primary", ""), study.get("margin")
+    primary, margin = study.primary or "", study.margin
 
     arms, upto = group_arms(runs, baseline), last_common_step(runs)
     _, comparison = compare_runs(arms, baseline, options.metric, primary, margin, upto)
@@ -115,12 +121,15 @@ def notes(arms: Mapping[str, Sequence[Run]], baseline: str, upto: int) -> list[s
         f"Not in the comparison, because they end before step {upto}": [
             f"{run.name} at {run.last_step}" for run in runs if run.last_step < upto
         ],
-        "Not finished": [run.name for run in runs if run.record.get("finished") is False],
+        "Not finished": [run.name for run in runs if run.record.finished is False],
         f"Not paired, because {baseline} has no run with that seed": [
             run.name for run in runs if run.label != baseline and run.seed not in seeds
         ],
-        "Sick at their last step (verl-trgrpo health)": [
-            f"{run.name}, {found.signal.name}" for run in runs for found in judge(run.steps) if found.stands
+        "Sick (verl-trgrpo health)": [
+            f"{run.name}, {found.signal.name} from step {found.first}"
+            for run in runs
+            for found in judge(run.steps)
+            if found.sick
         ],
         "Not a number, and left out": [text for run in runs for text in _not_finite(run)],
     }
@@ -143,14 +152,14 @@ def _run_tables(arms: Mapping[str, Sequence[Run]]) -> list[Table]:
             run.label,
             "unknown" if run.seed is None else str(run.seed),
             f"{run.steps[0].number} to {run.last_step}",
-            (run.record.get("commit") or "unknown")[:12],
+            (run.record.commit or "unknown")[:12],
             str(run.path),
         ]
         for own in arms.values()
         for run in own
     ]
     places = [own[0].path for own in arms.values()]
-    settings = [run_settings(path) if path.is_dir() else {} for path in places]
+    settings = [_settings(path) for path in places]
     rows = []
     for name in dict.fromkeys(name for own in settings for name in own):
         values = [str(own.get(name, "-" if own else "not recorded")) for own in settings]
@@ -158,6 +167,15 @@ def _run_tables(arms: Mapping[str, Sequence[Run]]) -> list[Table]:
             rows.append([name, *values])
     tables = [Table("Settings that differ between the arms.", ["setting", *arms], rows)]
     return [*(tables if rows else []), Table("All runs.", ["arm", "seed", "steps", "commit", "path"], runs)]
+
+
+def _settings(path: Path) -> dict[str, Any]:
+    """Return the settings of a run, {} with a warning if they cannot be read."""
+    try:
+        return run_settings(path) if path.is_dir() else {}
+    except ValueError as error:
+        logger.warning("%s; its settings are not shown", error)
+        return {}
 
 
 def _samples(arms: Mapping[str, Sequence[Run]]) -> list[tuple[str, Samples]]:
@@ -182,6 +200,16 @@ class DumpedResponse(NamedTuple):
     text: str
     verdict: str
     score: float | None
+
+
+class DumpedLine(Schema):
+    """One line of veRL's dump of a validation; a model may have written lone surrogates."""
+
+    input: str
+    output: str
+    gts: Any = None
+    score: Number = None
+    acc: Number = None
 
 
 class ResponsePair(NamedTuple):
@@ -209,9 +237,6 @@ def read_samples(directory: Path, most: int = 4) -> Samples | None:
     """Read the first and the last dump in a directory, and draw `most` prompts with a fixed seed.
 
     Of several responses to one prompt, the first counts. None without a dump, or if two dumps have no prompt in common.
-
-    Raises:
-        ValueError: a line is damaged.
     """
     files = {int(path.stem): path for path in directory.glob("*.jsonl") if path.stem.isdecimal() and path.is_file()}
     if not files:
@@ -228,28 +253,28 @@ def read_samples(directory: Path, most: int = 4) -> Samples | None:
 def read_responses(path: Path) -> dict[tuple[str, str], DumpedResponse]:
     """Return the first response of a dump by prompt and ground truth, which several questions with one prompt tell apart.
 
-    A line has ``input``, ``output``, ``gts``, ``score`` and, if the reward reports it, ``acc``. Raises a ValueError if a line is
-    damaged; a last line that is still being written is skipped.
+    A line has ``input``, ``output``, ``gts``, ``score`` and, if the reward reports it, ``acc``. One that has not is left out,
+    with a warning; a last line that is still being written is skipped.
     """
     found: dict[tuple[str, str], DumpedResponse] = {}
+    damaged = []
     with open_foreign(path) as file:
-        for line in lines_of(file, path):
+        for number, line in enumerate(lines_of(file, path), start=1):
             if not line.endswith(b"\n"):
                 break
             try:
-                row = json.loads(line)
-                prompt, text, truth = row["input"], row["output"], row.get("gts")
-            except (ValueError, KeyError, TypeError, RecursionError) as error:
-                raise ValueError(
-                    f"{path} has a line that veRL did not dump ({line[:60]!r}); remove the file"
-                ) from error
-            score, accuracy = _number(row.get("score")), _number(row.get("acc"))
+                row = typed_line(DumpedLine, line, f"{path}, line {number},")
+            except ForeignFileError as error:
+                damaged.append(error)
+                continue
+            score, accuracy = _finite(row.score), _finite(row.acc)
             known = score if accuracy is None else accuracy
             verdict = "not scored" if known is None else "right" if known > 0.5 else "wrong"
-            truth = truth if isinstance(truth, str) else json.dumps(truth, ensure_ascii=False)
-            found.setdefault((prompt, truth), DumpedResponse(prompt, truth, text, verdict, score))
+            truth = row.gts if isinstance(row.gts, str) else json.dumps(row.gts, ensure_ascii=False)
+            found.setdefault((row.input, truth), DumpedResponse(row.input, truth, row.output, verdict, score))
+    warn_of_lines(damaged)
     return found
 
 
-def _number(value: Any) -> float | None:
-    return float(value) if isinstance(value, (int, float)) and math.isfinite(value) else None
+def _finite(value: float | None) -> float | None:
+    return value if value is not None and math.isfinite(value) else None

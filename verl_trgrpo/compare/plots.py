@@ -140,8 +140,8 @@ def _shade_signals(figure: Any, axes: Sequence[Any], steps: Sequence[Step]) -> N
     """Shade the steps of signals of :mod:`verl_trgrpo.runs.health`, and name the signals below the panels."""
     findings = judge(steps)
     for axis in axes:
-        for finding in findings:
-            axis.axvspan(finding.first - 0.5, finding.last + 0.5, color=COLORS[1], alpha=0.12, linewidth=0)
+        for each in findings:
+            axis.axvspan(each.first - 0.5, each.last + 0.5, color=COLORS[1], alpha=0.25 / len(findings), linewidth=0)
     if findings:
         figure.supxlabel("\n".join(f"shaded: {each.signal.name}, {each.steps}" for each in findings), fontsize="small")
 

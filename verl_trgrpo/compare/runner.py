@@ -23,7 +23,7 @@ from verl_trgrpo.compare.comparison import OUTCOME, compare_runs
 from verl_trgrpo.compare.study import OUT, Study, is_file_name
 from verl_trgrpo.compare.tables import as_markdown, comparison_tables, shown_figures, words
 from verl_trgrpo.runs.environment import provenance
-from verl_trgrpo.runs.metrics import read_record, write_record
+from verl_trgrpo.runs.records import RunRecord, read_record, write_record
 
 # Not the lock of `verl-trgrpo train`, which a run acquires in addition.
 LOG, LOCK = "run.log", "study.lock"
@@ -120,15 +120,15 @@ def _unfinished(study: Study, inputs: Inputs, out: Path) -> list[tuple[Path, dic
             command = run_command(study, inputs, arm, seed, run_dir)
             settings = {**study.settings, **study.arms[arm]}
             record = read_record(run_dir)
-            if record and record.get("command") != command and not _is_unpacked(record, settings):
+            if record.content() and record.command != command and not _is_unpacked(record, settings):
                 raise ValueError(
                     f"{run_dir} was started with other settings ({run_dir / 'run.json'}); choose another --out"
                 )
-            if record.get("data", data) != data:
+            if record.data not in (None, data):
                 raise ValueError(
                     f"{run_dir} was started with other contents of {inputs.train} or {inputs.test}; choose another --out"
                 )
-            if not record.get("finished"):
+            if not record.finished:
                 start = {
                     "arm": arm,
                     "seed": seed,
@@ -152,9 +152,9 @@ def all_unpacked(study: Study, out: Path) -> bool:
     )
 
 
-def _is_unpacked(record: dict[str, Any], settings: dict[str, Any]) -> bool:
+def _is_unpacked(record: RunRecord, settings: dict[str, Any]) -> bool:
     """Return whether a record was unpacked: packing removes the command, which names directories of another machine."""
-    return bool(record.get("finished")) and "command" not in record and record.get("settings") == settings
+    return bool(record.finished) and record.command is None and record.settings == settings
 
 
 def _results(
@@ -216,7 +216,7 @@ def finished_runs(study: Study, out: Path) -> dict[str, list[Run]]:
     """Read the finished runs of a study in `out`, by arm."""
     places = {arm: [run_directory(out, arm, seed) for seed in study.seeds] for arm in study.arms}
     return {
-        arm: [run for path in paths if path.is_dir() and (run := read_run(path)) and run.record.get("finished")]
+        arm: [run for path in paths if path.is_dir() and (run := read_run(path)) and run.record.finished]
         for arm, paths in places.items()
     }
 

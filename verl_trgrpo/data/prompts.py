@@ -1,4 +1,4 @@
-"""Turn rows of a data file into the token ids with which a run's agent loops begin, by veRL's own functions.
+"""Turn rows of a data file into the token ids with which a run's agent loops begin, by veRL's own functions in a sandbox.
 
 Checks, previews, evaluations, analyses and the record of a run read prompts through :class:`RolloutPrompts`, so that all of
 them see what the model will see.
@@ -6,10 +6,12 @@ them see what the model will see.
 
 from __future__ import annotations
 
+import json
 import logging
+import os
 import sys
-import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,7 +20,7 @@ from omegaconf import DictConfig, OmegaConf
 from verl_trgrpo.common.files import read_json
 from verl_trgrpo.common.findings import InvalidInputError
 from verl_trgrpo.common.foreign import check_model_directory, load_yaml
-from verl_trgrpo.common.progress import cpu_limit
+from verl_trgrpo.common.sandbox import Sandbox
 from verl_trgrpo.common.text import first_line
 
 SINGLE_TURN, TOOL_AGENT = "single_turn_agent", "tool_agent"
@@ -26,8 +28,11 @@ SINGLE_TURN, TOOL_AGENT = "single_turn_agent", "tool_agent"
 
 logger = logging.getLogger(__name__)
 
-# A template may be a stranger's, and loop.
-_TEMPLATE_SECONDS = 5.0
+# Seconds of the processor: a template or a tokenizer may be a stranger's, and loop.
+_TEMPLATE_SECONDS, _OPENING_SECONDS = 5.0, 60.0
+# Prompts of one question to the sandbox, characters of them, and bytes of the answer.
+MOST_PROMPTS, _MOST_CHARS, _MOST_REPLY = 64, 1 << 18, 16 << 20
+_UNKNOWN = "whether the chat template opens <think> is not known: %s"
 
 _MODEL, _ROLLOUT = "actor_rollout_ref.model", "actor_rollout_ref.rollout"
 _AGENT = f"{_ROLLOUT}.agent"
@@ -42,25 +47,64 @@ class Prompt(NamedTuple):
     agent: str | None
 
 
+def ask_model(question: str, model: Mapping[str, Any], *arguments: Any, seconds: float = _OPENING_SECONDS) -> Any:
+    """Return the answer to a question of `data.renderer` about a model's files, within limits of time and memory.
+
+    Where Python code of the model is trusted, it is answered in this process, and without limits.
+
+    Raises:
+        ValueError: the files cannot be opened; the message has the reason.
+        TimeoutError: it takes more than these seconds of the processor, or too much memory.
+        RuntimeError: the process that answers cannot be started.
+    """
+    found: Any = None
+    if model["trust"]:
+        from verl_trgrpo.data.renderer import answer  # imports veRL
+
+        found = answer(question, model, *arguments)
+    else:
+        found, _ = _sandbox(os.getpid()).ask(question, model, *arguments, limit=seconds)
+    if not isinstance(found, dict) or "value" not in found:
+        raise ValueError(str((found or {}).get("error", "its files make no sense")))
+    return found["value"]
+
+
+@cache
+def _sandbox(process: int) -> Sandbox:
+    """Return the process that opens models' files for this one; a fork has its own."""
+    return Sandbox("verl_trgrpo.data.renderer:answer", _MOST_REPLY, renew_after=None)
+
+
+def close_sandbox() -> None:
+    """End the process that opens models' files; the next question starts another."""
+    _sandbox(os.getpid()).close()
+
+
+def model_facts(config: DictConfig) -> dict[str, Any]:
+    """Return what `ask_model` is told of a run's model."""
+    path = _expanded(OmegaConf.select(config, f"{_MODEL}.path"))
+    described = Path(_expanded(OmegaConf.select(config, f"{_MODEL}.hf_config_path") or path))
+    return {
+        "tokenizer": _expanded(OmegaConf.select(config, f"{_MODEL}.tokenizer_path") or path),
+        "config": path,
+        "kind": read_json(described / "config.json").get("model_type"),
+        "trust": bool(OmegaConf.select(config, f"{_MODEL}.trust_remote_code")),
+        "template": template_options(config),
+    }
+
+
 def opens_thinking(tokenizer: Any, **template_options: Any) -> bool:
     """Return whether a tokenizer's chat template ends the prompt in ``<think>``, as that of DeepSeek-R1-Distill does.
 
-    Raises a ValueError if the template does not end.
+    For veRL's own processes, which render prompts without limits; elsewhere `RolloutPrompts` says so.
     """
-    if not (template_options.get("chat_template") or getattr(tokenizer, "chat_template", None)):
-        return False
-    messages = [{"role": "user", "content": "?"}]
+    from verl_trgrpo.data.renderer import ends_in_think
+
     try:
-        with cpu_limit(_TEMPLATE_SECONDS):
-            text = tokenizer.apply_chat_template(
-                messages, add_generation_prompt=True, tokenize=False, **template_options
-            )
-    except TimeoutError as error:
-        raise ValueError(f"the chat template does not end ({error}); give another model") from error
+        return ends_in_think(tokenizer, template_options)
     except Exception as error:  # templates raise any type, for example for a chat without a system message
-        logger.warning("whether the chat template opens <think> is not known: %s", error)
+        logger.warning(_UNKNOWN, error)
         return False
-    return text.rstrip().endswith("<think>")
 
 
 def template_options(config: DictConfig) -> dict[str, Any]:
@@ -101,75 +145,130 @@ class RolloutPrompts:
     """
 
     def __init__(self, config: DictConfig) -> None:
-        from verl.utils.tokenizer import continuous_token_wiring, hf_processor, hf_tokenizer
-
-        path = str(OmegaConf.select(config, f"{_MODEL}.path"))
-        name = _expanded(OmegaConf.select(config, f"{_MODEL}.tokenizer_path") or path)
-        options = {
-            "trust_remote_code": bool(OmegaConf.select(config, f"{_MODEL}.trust_remote_code")),
-            "local_files_only": Path(name).is_dir(),
-        }
-        template = template_options(config)
-        custom = template.pop("chat_template", None)
-        if options["local_files_only"]:
+        self._model = model_facts(config)
+        name, self.template = self._model["tokenizer"], dict(self._model["template"])
+        self.template.pop("chat_template", None)
+        if Path(name).is_dir():
             check_model_directory(Path(name))
         try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # about the padding token
-                self.tokenizer: Any = hf_tokenizer(name, **options)
-                processor = hf_processor(name, **options)  # None for a model that reads text alone
-        except Exception as error:  # transformers raises many unrelated types
+            self._model["tokenizer"] = _downloaded(name)
+            has_template = ask_model("open", self._model)
+        except (ValueError, OSError, TimeoutError) as error:
             raise ValueError(f"tokenizer={name} cannot be loaded ({first_line(error)}); check it") from error
-        for owner in (self.tokenizer, processor):
-            if owner is not None and custom:
-                owner.chat_template = custom
-        if not self.tokenizer.chat_template and not (processor and processor.chat_template):
+        if not has_template:
             raise ValueError(f"tokenizer={name} has no chat template; give that of an instruction-tuned model")
-        described = Path(_expanded(OmegaConf.select(config, f"{_MODEL}.hf_config_path") or path))
-        content = read_json(described / "config.json")
-        # It warns of each model without a builder of its own.
-        logging.getLogger(continuous_token_wiring.__name__).setLevel(logging.ERROR)
-        self._builder: Any = continuous_token_wiring.create_continuous_token_builder(
-            self.tokenizer, hf_model_type=content.get("model_type"), chat_template_kwargs=template, processor=processor
-        )
-        self.template, self.thinking_opened = template, opens_thinking(self.tokenizer, **template)
+        self.thinking_opened = self._opens_thinking()
         self._prompt_key = OmegaConf.select(config, "data.prompt_key") or "prompt"
         self.default_agent = default_agent_of(config)
         self._tools = tool_schemas(config, TOOLS)
         self._filter_tools = tool_schemas(config, "data")
 
-    def of(self, row: Mapping[str, Any]) -> Prompt:
-        """Return the prompt of a row, which has its columns under the names that they have in the file.
+    @cached_property
+    def tokenizer(self) -> Any:
+        """Return the tokenizer, opened in this process: for engines, after the sandbox could open it."""
+        from verl_trgrpo.data.renderer import Renderer
+
+        return Renderer(self._model).tokenizer
+
+    def of(self, rows: Iterable[Mapping[str, Any]]) -> list[Prompt]:
+        """Return the prompts of rows, which have their columns under the names that they have in the file.
 
         Raises:
-            ValueError: the chat template refuses it.
-            RuntimeError: it does not end.
+            ValueError: the chat template refuses one.
+            RuntimeError: it takes too much time or memory for one.
         """
-        agent = row.get("agent_name", self.default_agent)  # None where the file has the column and the row no name
-        tools = self._tools
-        extra_info = row.get("extra_info")
+        rows = list(rows)
+        found = self._rendered("tokens", [self._job(row) for row in rows])
+        if refused := [each for each in found if isinstance(each, str)]:
+            raise ValueError(refused[0])
+        return [Prompt(token_ids, self._agent(row)) for token_ids, row in zip(found, rows, strict=True)]
+
+    def lengths(self, rows: Iterable[Mapping[str, Any]], filtered: bool = False) -> list[int | str]:
+        """Return the number of tokens of each prompt, or why the chat template refuses it.
+
+        With `filtered` as veRL's filter of long prompts counts, which leaves out what is refused: with the tools of the run,
+        whatever the agent. Raises a RuntimeError as `of`.
+        """
+        if filtered:
+            return self._rendered("lengths", [self._written(row, self._filter_tools) for row in rows])
+        return self._rendered("lengths", [self._job(row) for row in rows])
+
+    def decode(self, token_ids: list[int]) -> str:
+        """Return the text of token ids. Raises a ValueError if the tokenizer cannot do that."""
+        try:
+            return str(ask_model("text", self._model, token_ids))
+        except TimeoutError as error:
+            raise ValueError(f"the tokenizer does not end ({error}); give another model") from error
+
+    def _agent(self, row: Mapping[str, Any]) -> str | None:
+        return row.get("agent_name", self.default_agent)  # None where the file has the column and the row no name
+
+    def _job(self, row: Mapping[str, Any]) -> str:
+        tools, extra_info = self._tools, row.get("extra_info")
         chosen = extra_info.get("tool_selection") if isinstance(extra_info, Mapping) else None
         if chosen and tools:
             by_name = {tool["function"]["name"]: tool for tool in tools}
             tools = [by_name[name] for name in chosen if name in by_name]
-        return Prompt(self._rendered(row[self._prompt_key], tools if agent == TOOL_AGENT else None), agent)
+        return self._written(row, tools if self._agent(row) == TOOL_AGENT else None)
 
-    def filter_length(self, row: Mapping[str, Any]) -> int:
-        """Return the tokens that veRL's filter of long prompts counts: with the tools of the run, whatever the agent.
+    def _written(self, row: Mapping[str, Any], tools: list[dict[str, Any]] | None) -> str:
+        return json.dumps([list(row[self._prompt_key]), tools], default=str)
 
-        Raises:
-            ValueError: the chat template refuses it; the filter leaves such a row out.
-        """
-        return len(self._rendered(row[self._prompt_key], self._filter_tools))
-
-    def _rendered(self, messages: Iterable[Mapping[str, Any]], tools: list[dict[str, Any]] | None) -> list[int]:
+    def _opens_thinking(self) -> bool:
         try:
-            with cpu_limit(_TEMPLATE_SECONDS):
-                return self._builder.build_initial_tokens(list(messages), tools=tools)
+            return bool(ask_model("thinking", self._model, seconds=_TEMPLATE_SECONDS))
+        except TimeoutError as error:
+            name = self._model["tokenizer"]
+            raise ValueError(
+                f"tokenizer={name}: its chat template does not end ({error}); give another model"
+            ) from error
+        except ValueError as error:
+            logger.warning(_UNKNOWN, error)
+            return False
+
+    def _rendered(self, question: str, jobs: Sequence[str]) -> list[Any]:
+        found: list[Any] = []
+        for part in _parts(jobs):
+            try:
+                found += ask_model(question, self._model, part, seconds=_TEMPLATE_SECONDS)
+            except TimeoutError:
+                for job in part:
+                    found += self._rendered_alone(question, job)
+        if len(found) != len(jobs):
+            raise ValueError("the chat template has taken over the process that renders it; give another model")
+        return found
+
+    def _rendered_alone(self, question: str, job: str) -> list[Any]:
+        ask_model("has template", self._model)  # opens the files again: the limit is that of the prompt
+        try:
+            return list(ask_model(question, self._model, [job], seconds=_TEMPLATE_SECONDS))
         except TimeoutError as error:  # not a ValueError: the next row would take as long
-            raise RuntimeError(f"the chat template does not end ({error}); give another model") from error
-        except Exception as error:  # templates raise any type
-            raise ValueError(f"the chat template refuses the prompt: {first_line(error)}") from error
+            raise RuntimeError(
+                f"the chat template or the tokenizer does not end for a prompt of {len(job):,} characters ({error}); give "
+                "another model"
+            ) from error
+
+
+def _parts(jobs: Sequence[str]) -> Iterator[list[str]]:
+    """Yield jobs in parts of a bounded size, so that a part takes far less time than a prompt may."""
+    part, size = list[str](), 0
+    for job in jobs:
+        if part and (len(part) == MOST_PROMPTS or size + len(job) > _MOST_CHARS):
+            yield part
+            part, size = [], 0
+        part.append(job)
+        size += len(job)
+    if part:
+        yield part
+
+
+def _downloaded(name: str) -> str:
+    """Return the directory of a tokenizer that may be on a hub: a sandbox opens no connections."""
+    if Path(name).is_dir():
+        return name
+    from huggingface_hub import snapshot_download
+
+    return snapshot_download(name, allow_patterns=["*.json", "*.jinja", "*.model", "*.txt", "*.tiktoken"])
 
 
 def agent_loops(config: DictConfig) -> set[str]:
@@ -230,4 +329,4 @@ def _read_yaml(config: DictConfig, key: str) -> Any:
 
 def _expanded(name: Any) -> str:
     local = Path(str(name)).expanduser()
-    return str(local) if local.is_dir() else str(name)
+    return str(local.absolute()) if local.is_dir() else str(name)

@@ -18,7 +18,8 @@ from verl_trgrpo.common.files import read_json, staged_directory, write_json
 from verl_trgrpo.common.foreign import check_model_directory
 from verl_trgrpo.runs.checkpoints import checkpoints, latest_checkpoint, step_of, tracked_checkpoint
 from verl_trgrpo.runs.environment import accelerator_found, training_environment
-from verl_trgrpo.runs.metrics import MetricsLog, read_record
+from verl_trgrpo.runs.metrics import MetricsLog
+from verl_trgrpo.runs.records import read_record
 from verl_trgrpo.runs.run_directory import TRAINING_DATA, base_model, read_config, run_settings, short_path
 
 _ORIGIN = "merged_from.json"
@@ -175,16 +176,16 @@ def model_card(checkpoint: Path) -> str:
     record, settings, base = read_record(run_dir), run_settings(run_dir), base_model(run_dir)
     known = [found for found in MetricsLog(run_dir).read() if found.number <= step and found.accuracy is not None]
     accuracy = f"{known[-1].accuracy:.3f} (step {known[-1].number})" if known else "not recorded"
-    made_with = [f"{name} {version}" for name, version in record.get("versions", {}).items()]
+    made_with = [f"{name} {version}" for name, version in record.versions.items()]
     head = {"library_name": "transformers", "tags": ["verl-trgrpo", "reinforcement-learning"]}
     if _is_on_hub(base, run_dir):
         head["base_model"] = base
     facts = {
         "base model": short_path(base) if base else "not recorded",
-        "algorithm": record.get("algorithm") or record.get("arm") or settings.get("arm") or run_dir.name,
+        "algorithm": record.algorithm or record.arm or settings.get("arm") or run_dir.name,
         TRAINING_DATA: settings.get(TRAINING_DATA) or "not recorded",
         "validation accuracy in training": accuracy,
-        "made with": ", ".join([*made_with, f"commit {record.get('commit') or 'not recorded'}"]),
+        "made with": ", ".join([*made_with, f"commit {record.commit or 'not recorded'}"]),
     }
     lines = [f"- {name}: {value}" for name, value in facts.items()]
     title = f"# {run_dir.name}, step {step}, by [verl-trgrpo](https://arxiv.org/abs/2511.00066)"

@@ -18,7 +18,7 @@ from typing import Any
 from verl_trgrpo.common.files import open_plain
 from verl_trgrpo.common.progress import Progress, guarded_children
 from verl_trgrpo.common.text import first_line
-from verl_trgrpo.data.prompts import RolloutPrompts
+from verl_trgrpo.data.prompts import RolloutPrompts, close_sandbox
 from verl_trgrpo.data.rows import Row
 from verl_trgrpo.evaluation.options import EvalOptions
 from verl_trgrpo.evaluation.response_store import Response, ResponseStore
@@ -114,15 +114,14 @@ class Generator:
         self._options = options
         self._sampling = {"temperature": options.sampling.temperature, "top_p": options.sampling.top_p}
         prompts = RolloutPrompts(options.prompt_settings(model))
-        self._tokenizer, self._template = prompts.tokenizer, prompts.template
         # Kept with the responses: scoring does not load the tokenizer.
         self._extra = {THINKING_OPENED: True} if prompts.thinking_opened else {}
         rows = {(job.file, job.row.position): job.row for job in jobs}
         # Token ids go to vLLM as they are, so no beginning-of-text token is added a second time.
-        self._prompts = {
-            key: prompts.of({"prompt": row.messages, "agent_name": row.agent_name}).token_ids
-            for key, row in rows.items()
-        }
+        begun = prompts.of({"prompt": row.messages, "agent_name": row.agent_name} for row in rows.values())
+        self._tokenizer, self._template = prompts.tokenizer, prompts.template
+        self._prompts = {key: prompt.token_ids for key, prompt in zip(rows, begun, strict=True)}
+        close_sandbox()
         longest, most = max(map(len, self._prompts.values())), options.sampling.max_tokens
         try:
             described = AutoConfig.from_pretrained(model, trust_remote_code=False)
@@ -217,17 +216,18 @@ def _start_engine(model: str, context: int | None, step_tokens: int, options: Ev
     must take `step_tokens`.
     """
     from verl_trgrpo.runs.environment import accelerator_found
-    from verl_trgrpo.verl_plugin.cpu import ENVIRONMENT
+    from verl_trgrpo.verl_plugin.cpu import ENVIRONMENT as CPU_ENVIRONMENT
     from verl_trgrpo.verl_plugin.cpu.vllm import provide_vllm_distribution
+    from verl_trgrpo.verl_plugin.loopback import ENVIRONMENT as LOOPBACK
 
     settings: dict[str, Any] = {"tensor_parallel_size": options.tensor_parallel, "seed": options.seed}
     if context is not None:
         settings["max_model_len"] = context
     # vLLM reads its environment when it is imported; what the user has set wins.
-    os.environ.setdefault("VLLM_LOGGING_LEVEL", "WARNING")
-    if not accelerator_found():
-        for name, value in ENVIRONMENT.items():
-            os.environ.setdefault(name, value)
+    on_cpu = not accelerator_found()
+    defaults = {"VLLM_LOGGING_LEVEL": "WARNING"} | LOOPBACK | (CPU_ENVIRONMENT if on_cpu else {})
+    os.environ.update(defaults | os.environ)
+    if on_cpu:
         provide_vllm_distribution()
         # bfloat16 is emulated on most processors, and graphs do not exist there.
         settings |= {"dtype": "float32", "enforce_eager": True}

@@ -23,10 +23,14 @@ from typing import IO, TYPE_CHECKING
 from verl_trgrpo.launch.process import TRAINER, start_trainer
 from verl_trgrpo.runs.environment import METRICS_VARIABLE
 from verl_trgrpo.verl_plugin.cpu import ENVIRONMENT as CPU_ENVIRONMENT
+from verl_trgrpo.verl_plugin.loopback import ENVIRONMENT as LOOPBACK
 
 if TYPE_CHECKING:  # the process starts before the launcher imports Hydra and pyarrow
     from verl_trgrpo.checks.check import Report
     from verl_trgrpo.runs.compose import ComposedRun
+
+# Variables that Ray and veRL read when a training starts. A check that asks a cluster must not have the token of another.
+_LATE = (METRICS_VARIABLE, "RAY_AUTH_TOKEN", "RAY_TMPDIR")
 
 
 class Driver:
@@ -65,18 +69,20 @@ class Driver:
     def train(
         self, arguments: Sequence[str], environment: dict[str, str], log: IO[bytes], inherit: Sequence[int] = ()
     ) -> subprocess.Popen[bytes]:
-        """Start veRL's trainer as `start_trainer` does, in this process if it started with the variables of the run's platform.
+        """Start veRL's trainer as `start_trainer` does, in this process if it started with the run's platform and network.
 
-        They count when a library is imported, so for another platform this process is ended and a new one started. Of the
-        other variables this process has those that it started with, and the file of the metrics.
+        Their variables count when a library is imported, so for others this process is ended and a new one started. Of the other
+        variables this process has those that it started with, the file of the metrics, and those of `private_ray`.
         """
         process = self._process
-        if process is None or any(environment.get(name) != self._environment.get(name) for name in CPU_ENVIRONMENT):
+        early = CPU_ENVIRONMENT | LOOPBACK
+        if process is None or any(environment.get(name) != self._environment.get(name) for name in early):
             self._end()
             return start_trainer(arguments, environment, log, inherit)
         self._process = None
         with contextlib.suppress(ConnectionError), self._channel:  # a process that has died has an exit code
-            self._channel.send((tuple(arguments), environment[METRICS_VARIABLE], len(inherit)))
+            late = {name: environment[name] for name in _LATE if name in environment}
+            self._channel.send((tuple(arguments), late, len(inherit)))
             for descriptor in (log.fileno(), *inherit):
                 send_handle(self._channel, descriptor, process.pid)
         return process
@@ -107,12 +113,15 @@ def main() -> None:
     gc.enable()
     gc.freeze()
     from verl_trgrpo.checks.check import check
+    from verl_trgrpo.data.prompts import close_sandbox
 
     arguments = None
     with contextlib.suppress(EOFError, ConnectionError), channel:  # the launcher ended
         run = channel.recv()
         channel.send(check(run, trains=True))
-        arguments, os.environ[METRICS_VARIABLE], inherited = channel.recv()
+        close_sandbox()
+        arguments, late, inherited = channel.recv()
+        os.environ.update(late)
         _take_over(channel, inherited)
     if arguments is not None:
         _train(arguments)

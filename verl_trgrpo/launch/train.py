@@ -12,7 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO
 
+from omegaconf import OmegaConf
+
 from verl_trgrpo.checks.check import early_findings
+from verl_trgrpo.checks.machine import cluster_of
 from verl_trgrpo.checks.resume import loading_findings
 from verl_trgrpo.checks.view import RunView
 from verl_trgrpo.common.files import lock, name_holder, open_plain
@@ -31,7 +34,8 @@ from verl_trgrpo.runs.environment import (
     training_environment,
 )
 from verl_trgrpo.runs.health import judge
-from verl_trgrpo.runs.metrics import MetricsLog, read_record, write_record
+from verl_trgrpo.runs.metrics import MetricsLog
+from verl_trgrpo.runs.records import read_record, write_record
 from verl_trgrpo.runs.run_directory import (
     DATA_FILES,
     FIRST_PROMPT,
@@ -45,6 +49,7 @@ from verl_trgrpo.runs.run_directory import (
     training_length,
     write_config,
 )
+from verl_trgrpo.verl_plugin.loopback import private_ray
 
 LOCK_FILE = "run.lock"
 
@@ -92,7 +97,8 @@ def run_training(
     """
     platform = chosen_value(overrides, "platform")
     on_cpu = platform.startswith("cpu") if platform else built_for_cpus()  # as far as this can be known at once
-    with Driver(training_environment(on_cpu)) as driver:
+    alone = cluster_of(OmegaConf.create()) is None
+    with Driver(training_environment(on_cpu, loopback=alone)) as driver:
         run = compose_here(source, overrides)
         report = driver.check(run)
         raise_invalid(report.messages(Level.ERROR))
@@ -177,6 +183,8 @@ def _train(
 ) -> Path:
     """Run one attempt to its end and return its log file."""
     run_dir = run.directory
+    # Of several nodes, and of a cluster that is there, the network is the user's.
+    alone = run.config.trainer.nnodes == 1 and cluster_of(run.config) is None
     numbers = [int(match[1]) for path in run_dir.iterdir() if (match := _ATTEMPT_FILE.match(path.name))]
     attempt = max(numbers, default=0) + 1  # so that no log and no metrics are overwritten
     trainer = run.config.trainer
@@ -189,7 +197,11 @@ def _train(
     first_step = step_of(checkpoint) if checkpoint else 0
     progress = RunProgress(total_steps, stream, first_step)
     arguments = [*run.arguments, *_bookkeeping(run, metrics_file)]
-    environment = training_environment(run.on_cpu, str(metrics_file))
+    if alone:  # whatever starts meanwhile
+        arguments.append("++ray_kwargs.ray_init.address=local")
+    environment = training_environment(run.on_cpu, str(metrics_file), loopback=alone)
+    if alone:
+        environment |= private_ray(environment)
     log = MetricsLog(run_dir, first=attempt)
     try:
         with TrainingProcess(arguments, environment, log_file, [claim], start) as process:
@@ -204,7 +216,9 @@ def _train(
         next_time = next_start(run.config, run_dir)
         raise TrainingFailedError(f"{problem}\nAfter fixing this, {next_time}. Full log: {log_file}")
     if not run.config.trainer.val_only:
-        write_record(run_dir, read_record(run_dir) | {TRAINED: training_length(run.config, total_steps)})
+        write_record(
+            run_dir, read_record(run_dir, needed=False).content() | {TRAINED: training_length(run.config, total_steps)}
+        )
         if last_step is not None and total_steps is not None and last_step < total_steps:
             note = f"veRL ended after step {last_step}, not {total_steps}: it filters long prompts, and stops after total_epochs"
             print(f"note: {note}", file=stream, flush=True)
@@ -220,7 +234,7 @@ def _record_last_step(run_dir: Path, log: MetricsLog, first_step: int) -> int | 
             {"signal": each.signal.name, "first": each.first, "last": each.last, "stands": each.stands}
             for each in judge(steps)
         ]
-        write_record(run_dir, read_record(run_dir) | {LAST_STEP: last_step, SIGNALS: signals})
+        write_record(run_dir, read_record(run_dir, needed=False).content() | {LAST_STEP: last_step, SIGNALS: signals})
     except (ValueError, OSError):  # a damaged line, a full disk: the training's own error matters more
         return None
     return last_step
@@ -236,7 +250,7 @@ def _prepare(run: ComposedRun, attempt: int, stream: TextIO, first_prompt: dict[
         print(f"note: starting over; the earlier checkpoints are now in {abandoned}", file=stream, flush=True)
     write_config(run.config, run_dir)
     starts_over = latest_checkpoint(run_dir) is None
-    earlier = read_record(run_dir)
+    earlier = read_record(run_dir, needed=False).content()
     if "arm" in earlier:  # a study keeps its own record
         record = {key: value for key, value in earlier.items() if key not in (TRAINED, LAST_STEP, SIGNALS)}
     else:

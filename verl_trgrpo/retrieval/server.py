@@ -4,25 +4,40 @@ from __future__ import annotations
 
 import contextlib
 import ipaddress
+import logging
 import os
 import re
+import resource
 import signal
 import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache, partial
+from multiprocessing import get_context, parent_process
+from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Annotated, NamedTuple
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 from verl_trgrpo.common.findings import findings_of
 from verl_trgrpo.common.options import Options
+from verl_trgrpo.common.progress import handle_signals
 from verl_trgrpo.retrieval import TOKEN_VARIABLE
 from verl_trgrpo.retrieval.index import Index, check_complete
 
-# Seconds that an idle connection lives: longer than clients keep it in their pools.
-_KEEP_ALIVE = 75
+if TYPE_CHECKING:
+    from verl_trgrpo.retrieval.limits import Limits
+
+logger = logging.getLogger(__name__)
+
+_STOPS = (signal.SIGTERM, signal.SIGINT)
+# Seconds after which a death is no longer in a row with the one before.
+_LIVES = 60.0
+# The kernel doubles it. With more, a client that reads slowly could not be told from one that does not read.
+_SEND_BUFFER_BYTES = 1 << 17
 # Begins the line that the command prints when connections are accepted; the address follows.
 READY = "listening on "
 
@@ -81,47 +96,113 @@ def _is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
-def serve(options: ServerOptions, ready: Callable[[str, int], None]) -> None:
+def serve(options: ServerOptions, ready: Callable[[str, int], None], limits: Limits | None = None) -> None:
     """Serve until SIGTERM or SIGINT; requests in work are finished first.
 
-    When connections are accepted, `ready` is called with the URL for searches and the number of documents.
+    A child process does the work. If it dies, for example by SIGBUS where a file of the index has shrunk, another one takes its
+    place at the same socket, where new connections wait for it. `ready` is called when connections are accepted for the first
+    time, with the URL for searches and the number of documents.
 
     Raises:
         ValueError: the index or the address cannot be used.
+        RuntimeError: the process died twice in a row.
     """
-    from uvicorn import Config, Server
-
-    from verl_trgrpo.retrieval.app import DEADLINE, BoundedProtocol, create_app
-
     if options.stop_with_stdin:
         threading.Thread(target=_end_with_stdin, daemon=True).start()
-    index = Index(options.index)
+    crashes = 0  # in a row
     with _listen(options.host, options.port) as listener:
-        config = Config(
-            create_app(index, options.token()),
-            http=BoundedProtocol,
-            lifespan="on",
-            log_level="warning",
-            access_log=False,
-            server_header=False,
-            timeout_keep_alive=_KEEP_ALIVE,
-            timeout_graceful_shutdown=int(DEADLINE) + 5,
-        )
-        # uvicorn finishes its work and then raises the signal once more, SIGINT as KeyboardInterrupt.
-        signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-        ready(f"{_address(listener)}/retrieve", index.documents)
-        with contextlib.suppress(KeyboardInterrupt):
-            Server(config).run([listener])
+        announce = cache(partial(ready, f"{_address(listener)}/retrieve"))  # once, not for each process
+        while True:
+            start = time.monotonic()
+            death = _serve_once(options, listener, limits, announce)
+            if death is None:
+                return
+            crashes = 1 if time.monotonic() - start > _LIVES else crashes + 1
+            hint = f"; a file in {options.index} has shrunk, or its disk fails" if death == "SIGBUS" else ""
+            if crashes == 2:
+                raise RuntimeError(f"the search server died twice in a row, by {death}{hint}; build the index again")
+            logger.error("the search server died by %s%s; it is started again", death, hint)
+
+
+def _serve_once(
+    options: ServerOptions, listener: socket.socket, limits: Limits | None, ready: Callable[[int], None]
+) -> str | None:
+    """Serve in a child process to its end. Return what it died of; None if it ended as it should."""
+    fork, stopped = get_context("fork"), []
+    receiver, sender = fork.Pipe(duplex=False)
+    worker = fork.Process(target=_work, args=(options, listener, limits, sender))
+
+    def stop(*_: object) -> None:
+        stopped.append(True)
+        listener.close()  # the worker closes its own: new connections are refused while it finishes
+        worker.terminate()
+
+    signal.pthread_sigmask(signal.SIG_BLOCK, _STOPS)
+    worker.start()
+    with handle_signals(stop, *_STOPS):
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _STOPS)
+        sender.close()
+        with contextlib.suppress(EOFError):
+            started = receiver.recv()
+            if isinstance(started, str):
+                raise ValueError(started)
+            ready(started)
+        worker.join()
+    if stopped or not worker.exitcode:
+        return None
+    return signal.Signals(-worker.exitcode).name if worker.exitcode < 0 else f"exit code {worker.exitcode}"
+
+
+def _work(options: ServerOptions, listener: socket.socket, limits: Limits | None, sender: Connection) -> None:
+    """Serve in this process; send the number of documents when it begins, or why it cannot."""
+    from uvicorn import Config, Server
+
+    from verl_trgrpo.retrieval.app import create_app
+    from verl_trgrpo.retrieval.limits import BoundedProtocol, Limits
+
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    limits = limits or Limits()
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(hard, 2 * limits.connections)), hard))
+    try:
+        index = Index(options.index)
+    except ValueError as error:
+        sender.send(str(error))
+        return
+    config = Config(
+        create_app(index, options.token(), limits),
+        http=BoundedProtocol,
+        ws="none",  # a connection that becomes a web socket would leave the bounds
+        lifespan="on",
+        log_level="error",  # a line for each bad request would let clients fill the disk
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        timeout_keep_alive=limits.idle,  # type: ignore[arg-type]
+        timeout_graceful_shutdown=int(limits.deadline) + 5,
+    )
+    for number in _STOPS:  # uvicorn finishes its work, or at a second Ctrl-C drops it, and raises the signal once more
+        signal.signal(number, lambda *_: os._exit(0))
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _STOPS)
+    sender.send(index.documents)
+    Server(config).run([listener])
+
+
+def _end_with_parent() -> None:
+    parent_process().join()  # type: ignore[union-attr]
+    os._exit(1)
 
 
 def _listen(host: str, port: int) -> socket.socket:
     try:
         family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
-        return socket.create_server(address[:2], family=family)  # type: ignore[arg-type]
+        listener = socket.create_server(address[:2], family=family)  # type: ignore[arg-type]
     except OSError as error:
         raise ValueError(
             f"cannot listen at {host} port {port} ({error.strerror}); choose another port or host"
         ) from error
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BUFFER_BYTES)
+    return listener
 
 
 def _address(listener: socket.socket) -> str:
@@ -178,4 +259,6 @@ def server_process(
                 raise RuntimeError(f"the search server did not start; see {log_file}")
             yield ServerProcess(process, line.removeprefix(READY).split()[0])
         finally:
-            process.kill()
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.stdout.read()  # type: ignore[union-attr]  # ends when the last process of the server has

@@ -251,7 +251,7 @@ def _verl_configs() -> Path:
     # By its directory: as a package Hydra would import it, and with it all of veRL.
     found = importlib.util.find_spec("verl")
     if found is None or not found.submodule_search_locations:
-        raise InvalidInputError(['veRL is not installed; pip install "verl>=0.9,<0.10"'])
+        raise InvalidInputError(['veRL is not installed; pip install "verl>=0.9.1,<0.10"'])
     return Path(found.submodule_search_locations[0]) / "trainer" / "config"
 
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from verl_trgrpo.verl_plugin.cpu import ENVIRONMENT as CPU_ENVIRONMENT
+from verl_trgrpo.verl_plugin.loopback import ENVIRONMENT as LOOPBACK
 
 # Receives the path of the metrics from veRL's ``file`` logger.
 METRICS_VARIABLE = "VERL_FILE_LOGGER_PATH"
@@ -74,7 +75,7 @@ def cpu_platform() -> str:
 
 
 def training_environment(
-    on_cpu: bool, metrics_file: str = "", inherited: Mapping[str, str] = os.environ
+    on_cpu: bool, metrics_file: str = "", inherited: Mapping[str, str] = os.environ, loopback: bool = False
 ) -> dict[str, str]:
     """Return the environment variables of the training process.
 
@@ -82,6 +83,7 @@ def training_environment(
         on_cpu: add the defaults of the CPU platform.
         metrics_file: receives one JSON object per step from veRL's ``file`` logger.
         inherited: variables to start from; they take precedence over defaults.
+        loopback: listen on the loopback address alone; for a run that starts its own Ray cluster.
     """
     environment = dict(inherited)
     environment[METRICS_VARIABLE] = metrics_file
@@ -92,10 +94,7 @@ def training_environment(
     environment.setdefault("PYTHONUNBUFFERED", "1")
     # Disable Ray's usage-statistics prompt and reporting.
     environment.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    if on_cpu:
-        for name, value in CPU_ENVIRONMENT.items():
-            environment.setdefault(name, value)
-    return environment
+    return (CPU_ENVIRONMENT if on_cpu else {}) | (LOOPBACK if loopback else {}) | environment
 
 
 def provenance(directory: Path) -> dict[str, Any]:

@@ -1,8 +1,8 @@
-"""Read what a run logs: metrics of veRL's ``file`` logger, per line ``{"step": ..., "data": {...}}``, and ``run.json``."""
+"""Read what a run logs: metrics of veRL's ``file`` logger, per line ``{"step": ..., "data": {...}}``."""
 
 from __future__ import annotations
 
-import json
+import logging
 import math
 import re
 from collections.abc import Sequence
@@ -11,8 +11,10 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from verl_trgrpo.common.files import write_json
-from verl_trgrpo.common.foreign import lines_of, open_foreign, read_foreign_json
+from pydantic import field_validator
+
+from verl_trgrpo.common.foreign import ForeignFileError, lines_of, open_foreign
+from verl_trgrpo.common.typed import Number, Schema, Text, Whole, typed_line
 
 # Names of the main metrics.
 REWARD = "critic/score/mean"
@@ -26,10 +28,25 @@ EQUAL_GROUPS = "critic/equal_groups_frac"
 NO_ANSWER = "critic/no_answer_frac"
 CUT_OFF = "critic/cut_off_frac"
 
-RECORD_FILE = "run.json"  # algorithm or arm, seed, command, versions
-OPTIONS_FILE = "options.json"  # options of the single-file trainer
-
 _ATTEMPT = re.compile(r"metrics-(\d+)\.jsonl")
+
+logger = logging.getLogger(__name__)
+
+
+class MetricsLine(Schema):
+    """A line of veRL's ``file`` logger."""
+
+    step: Whole
+    data: dict[Text, Number]
+
+    @field_validator("data", mode="before")
+    @classmethod
+    def _numbers(cls, data: Any) -> Any:
+        """Keep numbers alone; the logger writes NaN as null, which must not be taken for a missing metric."""
+        if not isinstance(data, dict):
+            return data
+        data = {name: math.nan if value is None else value for name, value in data.items()}
+        return {name: value for name, value in data.items() if isinstance(value, (int, float))}
 
 
 @dataclass(frozen=True)
@@ -45,8 +62,11 @@ class Step:
 
     @property
     def accuracy(self) -> float | None:
-        """Mean over data sources of ``val-core/<source>/acc/mean@k``; None without validation."""
-        found = [value for name, value in self.metrics.items() if name.startswith("val-core/") and "/acc/mean@" in name]
+        """Mean over sources of ``val-core/<source>/acc/mean@k``, of ``reward`` if none has ``acc``; None without validation."""
+        core = [
+            (name, value) for name, value in self.metrics.items() if name.startswith("val-core/") and "/mean@" in name
+        ]
+        found = [value for name, value in core if "/acc/mean@" in name] or [value for _, value in core]
         return fmean(found) if found else None
 
 
@@ -64,6 +84,7 @@ class MetricsLog:
     run_dir: Path
     first: int = 1
     _offsets: dict[Path, int] = field(default_factory=dict)
+    _lines: dict[Path, int] = field(default_factory=dict)
     _steps: dict[int, dict[str, float]] = field(default_factory=dict)
 
     def attempts(self) -> list[Path]:
@@ -77,10 +98,10 @@ class MetricsLog:
     def read(self) -> list[Step]:
         """Read what was written since the last call, and return all steps so far in order.
 
-        Raises:
-            ValueError: a line was not written by veRL's ``file`` logger.
+        A line that veRL's logger did not write is left out; there is a warning for the first one of a file.
         """
         for path in self.attempts():
+            damaged: list[ForeignFileError] = []
             with open_foreign(path) as file:
                 file.seek(self._offsets.get(path, 0))
                 for line in lines_of(file, path):
@@ -88,16 +109,15 @@ class MetricsLog:
                         break  # still being written
                     begins = path not in self._offsets
                     self._offsets[path] = self._offsets.get(path, 0) + len(line)
+                    number = self._lines[path] = self._lines.get(path, 0) + 1
                     try:
-                        record = json.loads(line)
-                        number, data = record["step"], dict(record["data"])
-                    except (ValueError, KeyError, TypeError, RecursionError) as error:
-                        message = f"{path} has a line that veRL's file logger did not write ({line[:60]!r}); remove it"
-                        raise ValueError(message) from error
-                    # The logger writes NaN as null, which must not be taken for a missing metric.
-                    data = {name: math.nan if value is None else value for name, value in data.items()}
-                    data = {name: value for name, value in data.items() if isinstance(value, (int, float))}
-                    self._add(number, data, begins)
+                        found = typed_line(MetricsLine, line, f"{path}, line {number},")
+                        self._add(
+                            found.step, {name: value for name, value in found.data.items() if value is not None}, begins
+                        )
+                    except ForeignFileError as error:
+                        damaged.append(error)
+            warn_of_lines(damaged)
         return [Step(number, dict(self._steps[number])) for number in sorted(self._steps)]
 
     def _add(self, number: int, data: dict[str, float], begins: bool) -> None:
@@ -116,11 +136,7 @@ def series(steps: Sequence[Step], metric: str | None) -> list[tuple[float, float
 
 
 def read_steps(path: Path) -> list[Step]:
-    """Return the steps of a run directory, or of one file of veRL's ``file`` logger; [] for any other path.
-
-    Raises:
-        ValueError: a line was not written by veRL's ``file`` logger.
-    """
+    """Return the steps of a run directory, or of one file of veRL's ``file`` logger; [] for any other path."""
     if path.is_file():
         if path.suffix != ".jsonl":
             return []
@@ -131,23 +147,7 @@ def read_steps(path: Path) -> list[Step]:
     return MetricsLog(path).read()
 
 
-def read_record(run_dir: Path, name: str = RECORD_FILE) -> dict[str, Any]:
-    """Return the content of ``run.json``, or of another JSON file of a run; {} where the file does not exist.
-
-    Raises:
-        ValueError: the file is damaged.
-    """
-    path = run_dir / name
-    try:
-        record = read_foreign_json(path)
-    except FileNotFoundError:
-        return {}
-    if not isinstance(record, dict):
-        raise ValueError(f"{path} is damaged (not an object); restore or remove it")
-    return record
-
-
-def write_record(run_dir: Path, record: dict[str, Any]) -> None:
-    """Write ``run.json`` atomically."""
-    run_dir.mkdir(parents=True, exist_ok=True)
-    write_json(run_dir / RECORD_FILE, record)
+def warn_of_lines(damaged: Sequence[ForeignFileError]) -> None:
+    """Log a warning that lines of a file are damaged and left out, with what is wrong with the first one."""
+    if damaged:
+        logger.warning("%s; it is left out%s", damaged[0], f", as {len(damaged) - 1} more" if damaged[1:] else "")

@@ -20,10 +20,11 @@ from verl_trgrpo.common.files import replaced_file
 from verl_trgrpo.common.findings import InvalidInputError
 from verl_trgrpo.common.foreign import ForeignFileError, open_foreign, read_foreign
 from verl_trgrpo.common.text import as_plain_yaml, first_line
+from verl_trgrpo.common.typed import typed
 from verl_trgrpo.runs.checkpoints import choose_checkpoint, latest_checkpoint, step_of
-from verl_trgrpo.runs.compose import flat, selected
+from verl_trgrpo.runs.compose import flat, resolved, selected
 from verl_trgrpo.runs.keys import LOSS, MODEL_PATH
-from verl_trgrpo.runs.metrics import OPTIONS_FILE, read_record
+from verl_trgrpo.runs.records import ConfigKeys, read_options, read_record
 
 CONFIG_FILE = "config.yaml"  # veRL's configuration, which made the checkpoints of the directory
 # Keys of run.json: the length that a training was asked for which reached its end, the last step of any training, the first
@@ -102,8 +103,8 @@ def check_same_run(config: DictConfig, run_dir: Path, words: Sequence[str] = ())
     differing = _differences(flat(recorded), flat(inert(config)))
     if differing:
         words_there = _recorded_words(run_dir)
-        typed = _differences(_settings_in(words_there), _settings_in(words)) if words_there else {}
-        lines = [f"{key}: {there} there, {here} asked for" for key, (there, here) in (typed | differing).items()]
+        chosen = _differences(_settings_in(words_there), _settings_in(words)) if words_there else {}
+        lines = [f"{key}: {there} there, {here} asked for" for key, (there, here) in (chosen | differing).items()]
         more = [f"and {len(lines) - _MAX_SHOWN} more"] if len(lines) > _MAX_SHOWN else []
         message = (
             f"{run_dir} holds a run with another configuration ({'; '.join(lines[:_MAX_SHOWN] + more)}); give this run its own "
@@ -130,9 +131,7 @@ def _settings_in(words: Sequence[str]) -> dict[str, str]:
 
 def _recorded_words(run_dir: Path) -> list[str]:
     """Return the words of the command that a run was started with, [] where they are not recorded."""
-    with contextlib.suppress(ValueError):
-        return [str(word) for word in read_record(run_dir).get("command", [])]
-    return []
+    return read_record(run_dir, needed=False).command or []
 
 
 def data_fingerprints(config: DictConfig) -> dict[str, dict[str, str]]:
@@ -156,10 +155,7 @@ def data_fingerprints(config: DictConfig) -> dict[str, dict[str, str]]:
 
 def recorded_files(run_dir: Path) -> dict[str, str]:
     """Return the fingerprints of the data files that a run has trained on, by path; {} where they are not recorded."""
-    with contextlib.suppress(ValueError):
-        found = read_record(run_dir).get(DATA_FILES)
-        return found if isinstance(found, dict) else {}
-    return {}
+    return read_record(run_dir, needed=False).data_files
 
 
 def length_asked_for(config: DictConfig) -> dict[str, Any]:
@@ -182,7 +178,7 @@ def is_finished(config: DictConfig, run_dir: Path, total_steps: int | None) -> b
         return False
     # total_steps is an upper bound: veRL's filter of long prompts may have left fewer, of any number of epochs.
     asked = training_length(config, total_steps)
-    return step_of(checkpoint) >= total_steps or read_record(run_dir).get(TRAINED) == asked
+    return step_of(checkpoint) >= total_steps or read_record(run_dir, needed=False).trained_for == asked
 
 
 def training_length(config: DictConfig, total_steps: int | None) -> dict[str, int | None]:
@@ -216,13 +212,13 @@ def run_settings(run_dir: Path) -> dict[str, Any]:
     """
     if config := read_config(run_dir):
         return _verl_settings(config)
-    if options := read_record(run_dir, OPTIONS_FILE):
+    if options := read_options(run_dir).content():
         return {
             _OPTION_NAMES.get(name, name): short_path(str(value)) if name in _OPTION_NAMES else value
             for name, value in options.items()
             if name != "out" and value != ""
         }
-    return dict(read_record(run_dir).get("settings", {}))
+    return read_record(run_dir).settings
 
 
 def base_model(run_dir: Path) -> str:
@@ -233,7 +229,7 @@ def base_model(run_dir: Path) -> str:
     """
     if config := read_config(run_dir):
         return str(selected(config, MODEL_PATH) or "")
-    return str(read_record(run_dir, OPTIONS_FILE).get("model", ""))
+    return read_options(run_dir).model
 
 
 def short_path(path: str) -> str:
@@ -253,16 +249,18 @@ def read_config(run_dir: Path) -> DictConfig | None:
         # A few lines of YAML with aliases can stand for gigabytes.
         aliases = any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(content, _Loader))
         config = None if aliases else OmegaConf.load(BytesIO(content))
+        if isinstance(config, DictConfig):
+            config = inert(config)
+            names = [str(field.alias) for field in ConfigKeys.model_fields.values()]
+            typed(ConfigKeys, {name: resolved(config, name) for name in names}, path)
+            return config
+        reason = "not a mapping, or with aliases"
     except FileNotFoundError:
         return None
     except ForeignFileError as error:
         raise InvalidInputError([str(error)]) from error
-    except (OSError, yaml.YAMLError, OmegaConfBaseException, RecursionError, ValueError) as error:
+    except (OSError, yaml.YAMLError, OmegaConfBaseException, RecursionError, ValueError, AssertionError) as error:
         reason = first_line(error)
-    else:
-        if isinstance(config, DictConfig):
-            return inert(config)
-        reason = "not a mapping, or with aliases"
     message = f"{path} is damaged ({reason}); restore or remove it, or start over with trainer.resume_mode=disable"
     raise InvalidInputError([message])
 

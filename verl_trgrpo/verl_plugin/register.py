@@ -14,9 +14,11 @@ logger = logging.getLogger(__name__)
 try:
     from verl_trgrpo.verl_plugin import advantage_estimator, policy_loss, ppo_loss
     from verl_trgrpo.verl_plugin.cpu import platform
+    from verl_trgrpo.verl_plugin.loopback import bind_stores
     from verl_trgrpo.verl_plugin.resolvers import register_resolvers
 
     register_resolvers()
+    bind_stores()
 except Exception as error:
     # veRL reports a plugin that fails to load at DEBUG level only; the user would see "Unsupported loss mode" much later.
     logger.exception(

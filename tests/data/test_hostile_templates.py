@@ -1,0 +1,160 @@
+"""Chat templates and tokenizers of strangers: whatever jinja2 and tokenizers can do, the limits of the sandbox hold for it."""
+
+import json
+import os
+import shutil
+from pathlib import Path
+
+import psutil
+import pytest
+from jinja2.filters import FILTERS
+from jinja2.tests import TESTS
+from omegaconf import OmegaConf
+
+from verl_trgrpo.common.sandbox import MEMORY_LIMIT
+from verl_trgrpo.data import prompts
+from verl_trgrpo.data.prompts import RolloutPrompts, ask_model, close_sandbox, prompt_settings
+from verl_trgrpo.demos.puzzles import CHECKPOINT
+
+ENOUGH = 0.1  # seconds of the processor: several times what the prompts below need
+ROW = {"prompt": [{"role": "user", "content": "x"}]}
+# Values of a hundred million characters or entries; jinja2 computes them before a filter or an operator sees them.
+VALUES = ("'ab <c> ' * 20000000", "'x y ' * 30000000", "[1] * 30000000", "['ab', 'cd'] * 9000000", "7 ** 300000")
+ARGUMENTS = ("", "(999999999)", "('ab')", "(999999999, 999999999)", "(1)")
+OPERATORS = (
+    "7 ** (7 ** 9)", "10 ** (10 ** 8)", "'x' * 3000000000", "[0] * 900000000", "(1, 2) * 900000000", "'%999999999d' % 1",
+    "'%s' % ('x' * 3000000000)", "'{:999999999}'.format(1)", "'x'.ljust(4000000000)", "'x'.center(4000000000)",
+    "'x'.zfill(4000000000)", "('\\t' * 900).expandtabs(99999999)", "('a' * 30000000).replace('a', 'b' * 300)",
+    "'a'.join(['b' * 9000] * 3000000)", "('x' * 900000000) ~ ('x' * 900000000)", "('x' * 900000000) in ('y' * 900000000)",
+    "range(99999)|list * 99999", "dict(a=1).items()|list * 900000000", "lipsum(n=99999, max=99999)", "(9 ** 9000000) // 7",
+)  # fmt: skip
+STATEMENTS = (
+    "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}",
+    "{% for a in range(99999) %}{% for b in range(99999) %}xxxxxxxxxxxxxxxxxxxx{% endfor %}{% endfor %}",
+    "{% set n = namespace(s='x') %}{% for i in range(60) %}{% set n.s = n.s ~ n.s %}{% endfor %}{{ n.s }}",
+    "{% set n = namespace(s=[1]) %}{% for i in range(60) %}{% set n.s = n.s + n.s %}{% endfor %}{{ n.s }}",
+    "{% macro m() %}{{ m() }}{{ m() }}{% endmacro %}{{ m() }}",
+    "{% macro m(n) %}{% if n %}{{ m(n - 1) }}{{ m(n - 1) }}{% endif %}{% endmacro %}{{ m(300) }}",
+    "{% set ns = namespace(x=0) %}{% for a in [0] recursive %}{{ loop([0]) }}{% endfor %}",
+    "{% filter upper %}{% for a in range(99999) %}{{ 'x' * 99999 }}{% endfor %}{% endfilter %}",
+    "{{ 'x' * 60000000 }}",
+    "{{ raise_exception('x' * 900000000) }}",
+)
+
+
+def applied(names, how):
+    """Every filter or test of jinja2 on one of the values: a new one is tried by itself."""
+    for number, name in enumerate(sorted(names)):
+        yield f"({VALUES[number % len(VALUES)]}){how}{name}{ARGUMENTS[number // 2 % len(ARGUMENTS)]}"
+
+
+TEMPLATES = [
+    *(f"{{{{ {each} }}}}" for each in OPERATORS),
+    *STATEMENTS,
+    *(f"{{{{ ({each})|string|length }}}}" for each in (*applied(FILTERS, "|"), *applied(TESTS, " is "))),
+]
+
+
+def held(ask, *arguments):
+    """Return the outcome of a question, which has to be a value, an error for the user, or the limit."""
+    try:
+        return ask(*arguments)
+    except (ValueError, TimeoutError, RuntimeError) as error:
+        assert len(str(error)) < 1000
+        return error
+
+
+@pytest.fixture
+def model(tmp_path, monkeypatch):
+    monkeypatch.setattr(prompts, "_TEMPLATE_SECONDS", ENOUGH)
+    return shutil.copytree(CHECKPOINT, tmp_path / "model")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def closed():
+    yield
+    close_sandbox()
+
+
+def sizes():
+    """Bytes in memory of this process and of those that it has started."""
+    own = psutil.Process()
+    return own.memory_info().rss, max((each.memory_info().rss for each in own.children(recursive=True)), default=0)
+
+
+def opened(model, template):
+    config = OmegaConf.create({"actor_rollout_ref": {"model": {"custom_chat_template": template}}})
+    return RolloutPrompts(prompt_settings(config, str(model)))
+
+
+def test_no_template_takes_more_than_its_limits(model):
+    """Rendered when the tokenizer is opened: ``opens_thinking`` asks first."""
+    assert opened(model, "{{ messages[0].content }}").lengths([ROW]) == [1]
+    before, _ = sizes()
+    limits = 0
+    for template in TEMPLATES:
+        outcome = held(opened, model, template)
+        limits += "does not end" in str(outcome)
+        own, worker = sizes()
+        assert own < before + (64 << 20), template
+        assert worker < MEMORY_LIMIT + (1 << 30), template
+    assert limits > len(TEMPLATES) // 4
+    assert opened(model, "{{ messages[0].content }}").lengths([ROW]) == [1]
+
+
+def test_a_template_that_takes_its_time_for_one_prompt_names_it(model):
+    template = (
+        "{% if messages[0].content == 'y' %}{{ 7 ** (messages|length * 7 ** 9) }}{% endif %}{{ messages[0].content }}"
+    )
+    found, bad = opened(model, template), {"prompt": [{"role": "user", "content": "y"}]}
+    assert found.lengths([ROW] * 200) == [1] * 200
+    for ask in (found.of, found.lengths):
+        with pytest.raises(RuntimeError, match=r"does not end for a prompt of \d+ characters \(it takes more than"):
+            ask([ROW, bad, ROW])
+    assert found.lengths([ROW]) == [1]
+
+
+def tokenizer_files(change):
+    content = json.loads(Path(CHECKPOINT, "tokenizer.json").read_text())
+    change(content)
+    return json.dumps(content)
+
+
+def split(pattern):
+    step = {"type": "Split", "pattern": {"Regex": pattern}, "behavior": "Isolated", "invert": False}
+    return lambda content: content.update(pre_tokenizer=step)
+
+
+TOKENIZERS = {
+    "nested quantifiers": split(r"(x+x+)+y"),
+    "look-behind": split(r"(?<=(x*)*)y(?!(x|xx)+$)"),
+    "a class of everything": split(r"(?:[\s\S]*?){30}\z"),
+    "invalid": split("("),
+    "normalizer that grows": lambda content: content.update(
+        normalizer={"type": "Replace", "pattern": {"Regex": "x"}, "content": "y" * 9_000_000}
+    ),
+    "normalizers that double": lambda content: content.update(
+        normalizer={
+            "type": "Sequence",
+            "normalizers": [{"type": "Replace", "pattern": {"String": "x"}, "content": "xx"}] * 60,
+        }
+    ),
+    "nested": lambda content: content.update(normalizer=json.loads('{"a":' * 300 + "1" + "}" * 300)),
+    "ids beyond": lambda content: content["added_tokens"].append({"id": 10**18, "content": "z", "special": True}),
+}
+
+
+@pytest.mark.parametrize("name", TOKENIZERS)
+def test_no_tokenizer_takes_more_than_its_limits(model, monkeypatch, name):
+    monkeypatch.setattr(prompts, "_OPENING_SECONDS", 2.0)
+    (model / "tokenizer.json").write_text(tokenizer_files(TOKENIZERS[name]))
+    before, _ = sizes()
+
+    def measured():
+        prompt = [{"role": "user", "content": "x" * 5000}]
+        return opened(model, "{{ messages[0].content }}").lengths([{"prompt": prompt}])
+
+    held(measured)
+    assert sizes()[0] < before + (64 << 20)
+    held(ask_model, "vocabulary", {"tokenizer": str(model), "trust": False})
+    assert os.getpid() not in {each.pid for each in psutil.Process().children()}

@@ -1,0 +1,63 @@
+"""Warn about settings that the chosen trainer of veRL never reads.
+
+``unread_keys.yaml`` lists them for one release; ``docs/make_key_table.py`` makes it from veRL's source.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+
+import yaml
+
+from verl_trgrpo.checks.rules import RULES
+from verl_trgrpo.checks.switches import SWITCHES
+from verl_trgrpo.checks.tables import full
+from verl_trgrpo.checks.view import RunView
+from verl_trgrpo.common.findings import Finding, Level
+from verl_trgrpo.common.text import as_plain_yaml
+from verl_trgrpo.runs.compose import algorithm_settings, resolved, verl_defaults
+
+_NAMES = {"v1": "v1 trainer", "older": "trainer before v1 (trainer.use_v1=false)"}
+
+
+@cache
+def unread_table() -> tuple[str, Mapping[str, list[str]]]:
+    """Return a release of veRL, and by key the trainers that do not read it: v1, older, one_step, fully_async."""
+    content = yaml.safe_load((Path(__file__).parent / "unread_keys.yaml").read_text(encoding="utf-8"))
+    return content["verl"], content["unread"]
+
+
+def unread_findings(view: RunView) -> list[Finding]:
+    """Report what was set, by the run or by its algorithm, and is not read. What rules and switches report is left to them."""
+    release, unread = unread_table()
+    trainer = "v1" if view["trainer.use_v1"] else "older"
+    prefixes = tuple(f"{key}." for key, trainers in unread.items() if trainer in trainers)
+    own = _set_by_algorithm(view)
+    asked: dict[str, list[str]] = defaultdict(list)
+    for key in dict.fromkeys([*own, *view.changed]):
+        if f"{key}.".startswith(prefixes) and not any(row.covers(key) and row.findings(view) for row in SWITCHES):
+            asked[key.rpartition(".")[0]].append(key)
+    reported = {full(rule.key) for rule in RULES if rule.findings(view)}
+    findings = []
+    for keys in asked.values():
+        given = ", ".join(f"{key}={as_plain_yaml(view[key])}" for key in keys if key not in reported)
+        by_word = any(key in own for key in keys)
+        fix = (
+            f"set trainer.use_v1=true, without which this is not algorithm={view.choices['algorithm']}"
+            if by_word
+            else "remove it"
+        )
+        reason = f"has no effect, because the {_NAMES[trainer]} of veRL {release} does not read it; {fix}"
+        if given:
+            findings.append(Finding(Level.ERROR if by_word else Level.WARNING, keys[0], f"{given}: {reason}"))
+    return findings
+
+
+def _set_by_algorithm(view: RunView) -> frozenset[str]:
+    """Return the keys that the file of the run's algorithm sets to another value than veRL's default."""
+    algorithm, defaults = view.choices.get("algorithm"), verl_defaults()
+    settings = algorithm_settings(algorithm) if algorithm else {}
+    return frozenset(key for key in settings if view[key] and view[key] != resolved(defaults, key))

@@ -1,0 +1,158 @@
+"""Open tokenizers, chat templates and descriptions of models, which may be a stranger's: what `prompts` asks of a sandbox.
+
+Everything here runs within the limits of `common.sandbox`, and imports veRL, whose functions it calls.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import warnings
+from collections.abc import Callable, Mapping
+from functools import lru_cache, partial
+from pathlib import Path
+from typing import Any
+
+from verl_trgrpo.common.text import first_line
+
+Messages = list[dict[str, Any]]
+Tools = list[dict[str, Any]] | None
+
+
+def warm_up() -> None:
+    """Import what the answers need."""
+    from transformers import AutoConfig, AutoProcessor, AutoTokenizer  # noqa: F401
+    from verl.utils.tokenizer import continuous_token_wiring
+
+    logging.getLogger(continuous_token_wiring.__name__).setLevel(
+        logging.ERROR
+    )  # of models without a builder of their own
+
+
+def answer(question: str, model: Mapping[str, Any], *arguments: Any) -> dict[str, Any]:
+    """Return the answer to one of `QUESTIONS` about a model as ``{"value": ...}``, or ``{"error": reason}``.
+
+    Args:
+        question: its name.
+        model: as `Renderer`.
+        arguments: of the question.
+    """
+    try:
+        return {"value": QUESTIONS[question](model, *arguments)}
+    except MemoryError:
+        raise
+    except Exception as error:  # transformers and templates raise many unrelated types
+        return {"error": first_line(error)}
+
+
+class Renderer:
+    """Render prompts as the rollouts of a run do.
+
+    Args:
+        model: directory or hub name of the `tokenizer`, the `config` of the model, whether its Python code is trusted (`trust`),
+            and the options of its `template`, among them a ``chat_template`` in place of the tokenizer's own.
+    """
+
+    def __init__(self, model: Mapping[str, Any]) -> None:
+        from verl.utils.tokenizer import continuous_token_wiring, hf_processor
+
+        self.tokenizer, options = open_tokenizer(model["tokenizer"], model["trust"]), dict(model["template"])
+        processor = hf_processor(
+            model["tokenizer"], **_options(model["tokenizer"], model["trust"])
+        )  # None for text alone
+        custom = options.pop("chat_template", None)
+        for owner in (self.tokenizer, processor):
+            if owner is not None and custom:
+                owner.chat_template = custom
+        self.has_template = bool(self.tokenizer.chat_template or (processor and processor.chat_template))
+        self.options = options
+        self._builder: Any = continuous_token_wiring.create_continuous_token_builder(
+            self.tokenizer, hf_model_type=model["kind"], chat_template_kwargs=options, processor=processor
+        )
+
+    def tokens(self, messages: Messages, tools: Tools) -> list[int]:
+        """Return the token ids of a prompt."""
+        return [*self._builder.build_initial_tokens(messages, tools=tools)]
+
+
+def open_tokenizer(name: str, trust: bool) -> Any:
+    """Return the tokenizer of a model as veRL opens it."""
+    from verl.utils.tokenizer import hf_tokenizer
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # about the padding token
+        return hf_tokenizer(name, **_options(name, trust))
+
+
+def _options(name: str, trust: bool) -> dict[str, bool]:
+    return {"trust_remote_code": trust, "local_files_only": Path(name).is_dir()}
+
+
+def ends_in_think(tokenizer: Any, template_options: Mapping[str, Any]) -> bool:
+    """Return whether a tokenizer's chat template ends a prompt in ``<think>``."""
+    if not (template_options.get("chat_template") or getattr(tokenizer, "chat_template", None)):
+        return False
+    messages = [{"role": "user", "content": "?"}]
+    text = tokenizer.apply_chat_template(messages, add_generation_prompt=True, tokenize=False, **template_options)
+    return bool(text.rstrip().endswith("<think>"))
+
+
+@lru_cache(maxsize=1)
+def _opened(model: str) -> Renderer:
+    return Renderer(json.loads(model))
+
+
+def _renderer(model: Mapping[str, Any]) -> Renderer:
+    return _opened(json.dumps(model))
+
+
+def _open(model: Mapping[str, Any]) -> bool:
+    """Open the files anew, which may have changed; return whether there is a chat template."""
+    _opened.cache_clear()
+    return _renderer(model).has_template
+
+
+def _rendered(show: Callable[[list[int]], Any], model: Mapping[str, Any], jobs: list[str]) -> list[Any]:
+    renderer = _renderer(model)
+    found = []
+    for job in jobs:
+        try:
+            found.append(show(renderer.tokens(*json.loads(job))))
+        except MemoryError:
+            raise
+        except Exception as error:  # templates raise any type
+            found.append(f"the chat template refuses the prompt: {first_line(error)}")
+    return found
+
+
+def _config(model: Mapping[str, Any]) -> Any:
+    from transformers import AutoConfig
+
+    return AutoConfig.from_pretrained(model["config"], local_files_only=True, trust_remote_code=model["trust"])
+
+
+def _linear_modules(model: Mapping[str, Any]) -> dict[str, bool]:
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    with torch.device("meta"):  # no memory
+        modules = AutoModelForCausalLM.from_config(_config(model), trust_remote_code=model["trust"]).named_modules()
+    return {name: isinstance(module, torch.nn.Linear) for name, module in modules}
+
+
+def _vocabulary(model: Mapping[str, Any]) -> dict[str, Any]:
+    tokenizer = open_tokenizer(model["tokenizer"], model["trust"])
+    return {"highest": max(tokenizer.get_vocab().values(), default=-1), "has_template": bool(tokenizer.chat_template)}
+
+
+QUESTIONS: dict[str, Callable[..., Any]] = {
+    "open": _open,
+    "has template": lambda model: _renderer(model).has_template,
+    "thinking": lambda model: ends_in_think(_renderer(model).tokenizer, _renderer(model).options),
+    "tokens": partial(_rendered, list),
+    "lengths": partial(_rendered, len),
+    "text": lambda model, token_ids: _renderer(model).tokenizer.decode(token_ids),
+    "config": lambda model: bool(_config(model)),
+    "linear modules": _linear_modules,
+    "vocabulary": _vocabulary,
+}
