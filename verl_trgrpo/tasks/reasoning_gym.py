@@ -198,8 +198,12 @@ def is_in_language(task: str, answer: str) -> bool:
 
 def _is_not_finite(answer: str, entry: Mapping[str, Any]) -> bool:
     """Return whether an answer holds a value that is not finite, where the right answer does not."""
-    known = str(entry["answer"] or entry.get("question", ""))
+    known = _stated(entry) or str(entry.get("question", ""))
     return len(_NOT_FINITE.findall(answer)) > len(_NOT_FINITE.findall(known))
+
+
+def _stated(entry: Mapping[str, Any]) -> str:
+    return "" if entry["answer"] is None else str(entry["answer"])
 
 
 def _holds_more(answer: str, entry: Mapping[str, Any], task: str, is_right: Callable[[str], bool]) -> bool:
@@ -225,8 +229,9 @@ def _holds_more(answer: str, entry: Mapping[str, Any], task: str, is_right: Call
 
 
 def _parts_beside(answer: str, entry: Mapping[str, Any], task: str) -> Iterator[tuple[int, int]]:
-    known = str(entry["answer"] or entry.get("question", ""))
-    once = entry["answer"] and task not in MOVE_TASKS
+    """Yield begin and end of each part of an answer for `_holds_more`."""
+    known = _stated(entry) or str(entry.get("question", ""))
+    once = _stated(entry) and task not in MOVE_TASKS
     letters = set(known.casefold())
     for pattern in (_PIECE, _ENTRY):
         parts = [match for match in pattern.finditer(answer) if match[1]]
@@ -235,8 +240,8 @@ def _parts_beside(answer: str, entry: Mapping[str, Any], task: str) -> Iterator[
         if task in NUMBER_TASKS:  # the reader knows units and other words
             parts = [match for match in parts if not _has_value(match[1])]
         there = Counter(_key(match[1]) for match in pattern.finditer(known) if match[1])
-        more = Counter(_key(match[1]) for match in parts)
-        more = more - there if once else more.keys() - there.keys()
+        here = Counter(_key(match[1]) for match in parts)
+        more = {*(here - there)} if once else here.keys() - there.keys()
         for match in parts:
             if _key(match[1]) in more:
                 yield match.span(1)
