@@ -109,7 +109,8 @@ class RunView:
         Models that also see or hear keep those of the decoder one level down.
         """
         content = read_json(Path(str(self[MODEL_PATH])).expanduser() / "config.json")
-        figures = (content.get("text_config") or {}) | content
+        inner = content.get("text_config")
+        figures = (inner if isinstance(inner, dict) else {}) | content
         return defaultdict(lambda: None, {name: value for name, value in figures.items() if isinstance(value, int)})
 
     @property

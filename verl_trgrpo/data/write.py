@@ -182,7 +182,8 @@ class DataSet:
 def _is_intact(directory: Path, manifest: Mapping[str, Any]) -> bool:
     """Return whether every file of `manifest` is in `directory` with the recorded sha256."""
     files = _files_of(manifest)
-    return files.keys() == manifest["files"].keys() and all(
+    whole = isinstance(manifest.get("files"), dict) and files.keys() == manifest["files"].keys()
+    return whole and all(
         (directory / name).is_file() and file_sha256(directory / name) == facts["sha256"]
         for name, facts in files.items()
     )

@@ -124,25 +124,25 @@ SIGNALS = (
            f"{_READ}; if they are right, choose other prompts", "bound", 0.9, excuses=("solved",)),
     Signal("weights are all equal", r"actor/tr_weight_std", "this run is GRPO with a constant factor",
            "choose another shaping (docs/shapings.md)", "bound", 1e-3, True, excuses=("uniform",)),
-    Signal("gradient explodes", r"(actor|critic)/grad_norm|critic/vf_loss", *_CLIPPED, change=8.0),
+    Signal("gradient explodes", r"(actor|critic)/grad_norm|critic/vf_loss", *_CLIPPED, change=6.0),
     Signal("loss explodes", r"actor/(pg_)?loss", *_CLIPPED, change=30.0, normal=(0.1, math.inf)),
-    Signal("entropy explodes", r"actor/entropy(_loss)?", "the policy becomes noise", _SLOWER, change=3.0,
+    Signal("entropy explodes", r"actor/entropy(_loss)?", "the policy becomes noise", _SLOWER, change=2.5,
            normal=(0.1, math.inf), excuses=("improves",)),
     Signal("entropy is near 0", r"actor/entropy(_loss)?", "responses to a prompt are nearly all alike",
            "actor_rollout_ref.actor.clip_ratio_high=0.28 {resume}", change=40.0, falls=True, excuses=("solved",)),
     Signal("KL explodes", r"actor/(kl_loss|reward_kl_penalty)|critic/kl", *_AWAY, change=10.0, normal=(0.05, math.inf),
            excuses=("improves",)),
     Signal("KL explodes", r"actor/ppo_kl", *_AWAY, change=10.0, normal=(0.005, 0.05)),
-    Signal("rollout and training disagree", r"training/rollout_probs_diff_mean", *_APART, change=4.0, normal=(0.005, 0.0125)),
-    Signal("rollout and training disagree", r"training/rollout_actor_probs_pearson_corr", *_APART, "distance", 4.0,
-           normal=(0.01, 0.025)),
-    Signal("rollout and training disagree", r"rollout_corr/(k3_kl|kl|log_ppl_abs_diff)", *_APART, change=10.0,
+    Signal("rollout and training disagree", r"training/rollout_probs_diff_mean", *_APART, change=3.0, normal=(0.005, 0.0165)),
+    Signal("rollout and training disagree", r"training/rollout_actor_probs_pearson_corr", *_APART, "distance", 3.0,
+           normal=(0.01, 0.033)),
+    Signal("rollout and training disagree", r"rollout_corr/(k3_kl|kl|log_ppl_abs_diff)", *_APART, change=8.0,
            normal=(0.005, 0.05)),
     Signal("tokens are clipped", r"actor/(pg_clipfrac|tr_zero_grad_frac)", "clipped tokens have no gradient",
            "look at clip_ratio_low, clip_ratio_high and the number of updates per batch", "share", 0.3, normal=(0.0, 0.6)),
     Signal("answers are cut off", r"critic/cut_off_frac|response_length/clip_ratio", *_CUT, "share", 0.3, normal=(0.0, 0.6),
            excuses=("improves",)),
-    Signal("answers become long", r"response_length/mean", *_CUT, change=4.0, excuses=("improves",)),
+    Signal("answers become long", r"response_length/mean", *_CUT, change=3.5, excuses=("improves",)),
     Signal("answers vanish", r"response_length/mean", "the reward may pay for bare answers", f"{_READ}; then {{resume}}",
            change=5.0, falls=True, excuses=("improves",)),
     Signal("answers vanish", r"(num_turns|tool_call_counts)/mean", "tools are no longer called", f"{_READ}; then {{resume}}",
@@ -150,14 +150,14 @@ SIGNALS = (
     Signal("answers vanish", r"response/aborted_ratio", "rollouts end without a response", "look at the log", "share", 0.3),
     Signal("nothing is answered", r"critic/no_answer_frac", "the reward finds no answer in the responses", _READ, "share", 0.3,
            normal=(0.0, 0.6), excuses=("improves",)),
-    Signal("reward has fallen", REWARDS, *_FELL, "part", 0.3, True, excuses=("harder_prompts",)),
-    Signal("validation has fallen", VALIDATION, *_FELL, "part", 0.25, True),
+    Signal("reward has fallen", REWARDS, *_FELL, "part", 0.22, True, excuses=("harder_prompts",)),
+    Signal("validation has fallen", VALIDATION, *_FELL, "part", 0.2, True),
     Signal("validation and training part", VALIDATION, "it falls while the training reward rises", f"{_READ}; then {{resume}}",
            "part", 0.12, True, excuses=("training_stalls",)),
-    Signal("part of the reward has fallen", _PARTS, *_FELL, "part", 0.4, True, excuses=("improves", "harder_prompts")),
+    Signal("part of the reward has fallen", _PARTS, *_FELL, "part", 0.3, True, excuses=("improves", "harder_prompts")),
     Signal("steps take longer", TIMES, "answers did not grow as much",
-           "look at memory, search servers and other jobs of the machine", change=3.0, excuses=("longer",)),
-    Signal("memory grows", r"perf/cpu_memory_used_gb", "the run will end without memory", "{resume}", change=1.8),
+           "look at memory, search servers and other jobs of the machine", change=2.5, excuses=("longer",)),
+    Signal("memory grows", r"perf/cpu_memory_used_gb", "the run will end without memory", "{resume}", change=1.6),
 )  # fmt: skip
 
 
@@ -270,7 +270,7 @@ def _against(signal: Signal, numbers: Values, levels: Values, reference: float) 
     value = -reference if signal.falls else reference
     if signal.unit in ("factor", "distance"):
         value = math.exp(value) if signal.unit == "factor" else 1 - math.exp(value)
-    if signal.unit != "part" and any(math.isclose(value, end) for end in signal.normal):
+    if signal.unit != "part" and any(end and math.isclose(value, end) for end in signal.normal):
         return f", sound up to {value:.3g}"
     if signal.unit != "part":
         return f", at the start {value:.3g}"

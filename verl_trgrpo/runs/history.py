@@ -111,7 +111,7 @@ class History:
             step, why = int(numbers[earlier][best]), f"the best validation, {values[earlier][best]:.3g}"
         resume = f"trainer.resume_mode=resume_path trainer.resume_from_path=RUN/global_step_{step} ({why})"
         rates = self._finite("actor/lr")
-        rate = f"{rates[rates > 0][-1] / 2:.2g}" if (rates > 0).any() else "half of it"
+        rate = f"{rates[rates > 0][-1] / 2:.2g}" if (rates > 0).any() else "LOWER"
         return remedy.format(resume=resume if step > 0 else "in a new run", lr=rate)
 
     def _finite(self, metric: str) -> Values:
@@ -147,7 +147,7 @@ class History:
     def harder_prompts(self, left: float, first: float, last: float) -> float:
         """Return more if the validation has not fallen, or the length of the prompts has changed with it."""
         holds = self._rise(ACCURACY, left, last) > -2 and self._level(ACCURACY, first, last) > 0
-        return 2.5 if holds or abs(self._rise("prompt_length/mean", left, last)) > 5 else 1.0
+        return 3.4 if holds or abs(self._rise("prompt_length/mean", left, last)) > 5 else 1.0
 
     def training_stalls(self, left: float, _: float, last: float) -> float:
         """Excuse it unless the training reward has risen meanwhile."""
