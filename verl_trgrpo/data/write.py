@@ -111,7 +111,7 @@ class DataSet:
         """
         if inside := [path.name for path in self.inputs.values() if path.resolve().parent == self.out.resolve()]:
             raise ValueError(f"out={self.out} holds the input {', '.join(inside[:5])}; choose another directory")
-        settle_directory(self.out)
+        settle_directory(self.out, self._owned)
         found = self._found()
         if not self.force and self._identity.items() <= found.items() and _is_intact(self.out, found):
             return True

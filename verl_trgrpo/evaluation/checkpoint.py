@@ -136,7 +136,7 @@ def merged_model(place: str, out: Path) -> str:
     origin = fingerprint(place)
     if read_json(target / _ORIGIN) == origin:
         return str(target)
-    with staged_directory(target, os.listdir) as stage:
+    with staged_directory(target, _merged) as stage:
         # In a process of its own: it needs the memory of the whole model, which vLLM will want.
         merger = [sys.executable, "-m", "verl.model_merger", "merge", "--backend", "fsdp"]
         result = subprocess.run(
@@ -151,6 +151,12 @@ def merged_model(place: str, out: Path) -> str:
             raise RuntimeError(f"veRL's model merger failed on {shards} (exit code {result.returncode}): {ending}")
         write_json(stage / _ORIGIN, origin)
     return str(target)
+
+
+def _merged(directory: Path) -> list[str]:
+    """Return the entries of a merged model, its origin last."""
+    names = [path.name for path in directory.iterdir()] if read_json(directory / _ORIGIN) else []
+    return sorted(names, key=lambda name: name == _ORIGIN)
 
 
 def export(run: Path, out: Path) -> Path:
