@@ -149,7 +149,8 @@ RULES = (
          "a run that resumes would forget the history of {algorithm.adv_estimator}, which only veRL's v1 trainer saves; set it "
          "to true, or trainer.resume_mode to disable", asked="algorithm.adv_estimator == 'ha_dw'"),
     Rule("data.gen_batch_size", "data.train_batch_size % data.gen_batch_size == 0",
-         "with {data.train_batch_size} veRL fails at step 1, it draws whole batches of this size; set it to a divisor",
+         "veRL draws whole batches of this size and fails at step 1 with {data.train_batch_size}; set data.gen_batch_size to a "
+         "divisor of data.train_batch_size",
          asked="data.gen_batch_size is not None and trainer.v1.trainer_mode == 'sync' and not algorithm.filter_groups.enable",
          v1=True),
     *(Rule(f"rollout.{name}_length", f"rollout.{name}_length == data.max_{name}_length",
@@ -184,9 +185,11 @@ RULES = (
          "veRL takes {data.train_batch_size} only if it is {trainer.v1.separate_async.parameter_sync_step} times "
          "{actor.ppo_mini_batch_size}; correct one of them", asked=_SEPARATE, v1=True),
     Rule("rollout.nnodes", "rollout.nnodes > 0 and rollout.n_gpus_per_node > 0",
-         "a rollout of its own needs GPUs of its own; set both to 1 or more", asked=_SEPARATE, v1=True),
+         "separate_async samples on GPUs of the rollout alone; set actor_rollout_ref.rollout.nnodes and "
+         "actor_rollout_ref.rollout.n_gpus_per_node to 1 or more", asked=_SEPARATE, v1=True),
     Rule("rollout.checkpoint_engine.backend", "rollout.checkpoint_engine.backend != 'naive'",
-         "weights cannot reach the GPUs of a rollout of its own through it; set it to nccl", asked=_SEPARATE, v1=True),
+         "it carries no weights to other GPUs; set "
+         "actor_rollout_ref.rollout.checkpoint_engine.backend=nccl", asked=_SEPARATE, v1=True),
     Rule("reward_model.enable_resource_pool", "reward_model.enable_resource_pool",
          "a rollout of its own never leaves GPUs to the reward model", asked=f"{_SEPARATE} and reward_model.enable", v1=True),
     Rule("trainer.v1.trainer_mode", "model.lora.merge",
@@ -235,7 +238,8 @@ SIZES = (
     _Warning("trainer.total_training_steps", "not steps_of_epochs or trainer.total_training_steps <= steps_of_epochs",
              "{trainer.total_epochs} of {= rows} rows has {= steps_of_epochs} steps, after which veRL stops, without the "
              "validation and checkpoint of a last step; set trainer.total_epochs="
-             "{= -(-trainer.total_training_steps // (rows // data.train_batch_size))}, or it to {= steps_of_epochs}"),
+             "{= -(-trainer.total_training_steps // (rows // data.train_batch_size))}, or "
+             "trainer.total_training_steps={= steps_of_epochs}"),
     Rule("actor.strategy", _KNOWN, "how it splits a model over GPUs is not known here", level=Level.NOT_CHECKED),
     Rule("rollout.tensor_model_parallel_size",
          "gpus % (rollout.tensor_model_parallel_size * rollout.data_parallel_size) == 0",

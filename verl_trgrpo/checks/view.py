@@ -209,7 +209,7 @@ class RunView:
         """Return what renders the prompts, or why they are not compared: it takes a second to load a large tokenizer."""
         tokenizer = Path(str(self[TOKENIZER] or self[MODEL_PATH])).expanduser()
         if not any(self.files(key) for key in DATA) or not tokenizer.is_dir():
-            return "that needs data and a tokenizer on this machine"
+            return "the data or the tokenizer are not on this machine"
         if self.data_set:
             return f"{self.data_set} reads the files"
         try:
