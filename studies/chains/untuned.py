@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from studies.chains.effects import Effect, corrected, difference_text, effect, failures_text, p_text, pooled
@@ -114,25 +116,38 @@ def rare_table(records: Records) -> str:
     return markdown_table(rows, ["right at the start", "steps", *head]) if rows else NOTHING
 
 
+# The declared tests of rare.yaml: right decision and step.
+DECLARED = {"H1": (0.1, 1280), "H2": (0.25, 1280), "H3": (0.1, 320)}
+
+
+def declared_effects(records: Records) -> Iterator[tuple[float, int, str, Effect, float]]:
+    """Yield right decision, step, prompts, difference and p with Holm's correction over both kinds of prompts."""
+    found = groups(records)
+    for right, step in DECLARED.values():
+        if right in found:
+            effects = {}
+            for of in ("held_out", "train"):
+                own, base = means(records, found[right], step, of)
+                effects[of] = effect(own - base)
+            p = corrected({of: one.p for of, one in effects.items()}, 2)
+            yield from ((right, step, of.replace("_", " "), one, p[of]) for of, one in effects.items())
+
+
 def rare_tests(records: Records) -> str:
-    """Return the declared tests: H1 to H3, each on held-out and train prompts with Holm's correction over the two."""
-    found, rows, end = groups(records), [], records.steps[-1]
-    for name, right, step in (("H1", 0.1, end), ("H2", 0.25, end), ("H3", 0.1, 320)):
-        if right not in found:
-            continue
-        both = {of: means(records, found[right], step, of) for of in ("held_out", "train")}
-        effects = {of: effect(own - base) for of, (own, base) in both.items()}
-        p = corrected({of: one.p for of, one in effects.items()}, 2)
-        equal = corrected(
-            {of: equivalence_p_value(one.values, records.study["margin"]) or 0.0 for of, one in effects.items()}, 2
+    """Return the declared tests, with those of equality and ratios of failures."""
+    rows, margin, names = [], records.study["margin"], {test: name for name, test in DECLARED.items()}
+    found = [*declared_effects(records)]
+    for place, (right, step, prompts, one, p) in enumerate(found):
+        both = [equivalence_p_value(other.values, margin) or 0.0 for *_, other, _ in found[place // 2 * 2 :][:2]]
+        equal = corrected(dict(enumerate(both)), 2)[place % 2]
+        own, base = (
+            1 - accuracy for accuracy in means(records, groups(records)[right], step, prompts.replace(" ", "_"))
         )
         # The ratio is in (0.8, 1.25) where own - 0.8 base is above 0 and own - 1.25 base below.
-        ratio = {of: max(effect_side(1 - own - 0.8 * (1 - base), 1), effect_side(1 - own - 1.25 * (1 - base), -1))
-                 for of, (own, base) in both.items()}  # fmt: skip
-        for of, one in effects.items():
-            cells = [difference_text(one, p[of]), p_text(equal[of]), failures_text(*both[of]), p_text(ratio[of])]
-            rows.append([name, f"{right:g}", str(step), of.replace("_", " "), *cells])
-    head = ["", "right at the start", "steps", "prompts", "TR-GRPO minus GRPO", f"equal within {records.study['margin']:g}",
+        ratio = max(effect_side(own - 0.8 * base, 1), effect_side(own - 1.25 * base, -1))
+        cells = [difference_text(one, p), p_text(equal), failures_text(1 - own, 1 - base), p_text(ratio)]
+        rows.append([names[right, step], f"{right:g}", str(step), prompts, *cells])
+    head = ["", "right at the start", "steps", "prompts", "TR-GRPO minus GRPO", f"equal within {margin:g}",
             "ratio of failures", "within 0.8 to 1.25"]  # fmt: skip
     return markdown_table(rows, head) if rows else NOTHING
 

@@ -46,6 +46,28 @@ def test_a_file_that_cannot_be_written_leaves_the_old_one(tmp_path):
     assert content(tmp_path) == {"a": "old"}
 
 
+def linked_pipe(path):
+    (path.parent / "pipe").mkdir()
+    os.mkfifo(path.parent / "pipe" / "b")
+    path.symlink_to("pipe/b")
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, linked_pipe, os.mkdir])
+def test_what_is_no_file_and_no_directory_stays_in_its_place(tmp_path, make):
+    """Renaming would take a pipe, or as root a device such as /dev/null, from all others; --out /dev/null is easily typed."""
+    place = tmp_path / "a"
+    make(place)
+    before = place.stat()
+    with pytest.raises(ValueError, match="a device, a pipe or a directory"):
+        write_text(place, "text")
+    if not place.is_dir():
+        with pytest.raises(ValueError, match="is no directory"), staged_directory(place):
+            pass
+    after = place.stat()
+    assert (before.st_ino, before.st_mode) == (after.st_ino, after.st_mode)
+    assert not [path for path in tmp_path.rglob("*") if path.name not in ("a", "b", "pipe")]
+
+
 def test_json_is_readable_and_reads_as_it_was_written(tmp_path):
     write_json(tmp_path / "a", {"é": [1, None]})
     assert json.loads((tmp_path / "a").read_bytes()) == {"é": [1, None]}

@@ -67,7 +67,13 @@ def file_sha256(path: Path) -> str:
 
 @contextlib.contextmanager
 def replaced_file(path: Path) -> Iterator[Path]:
-    """Yield a temporary path to write to; rename it to `path` when the block ends normally, else remove it."""
+    """Yield a temporary path to write to; rename it to `path` when the block ends normally, else remove it.
+
+    Raises:
+        ValueError: `path` is a device, a pipe or a directory, in whose place a file would stand.
+    """
+    if path.exists() and not path.is_file():
+        raise ValueError(f"{path} is a device, a pipe or a directory; name another file")
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         temporary.unlink(missing_ok=True)  # writing would follow a link that lies there
@@ -92,8 +98,8 @@ def directory_lock(directory: Path, owned: Owned = lambda _: ()) -> Iterator[Pat
             replacement leaves: a directory of this user with what is `owned`. Anybody may have put it there, so it stays.
     """
     target = directory.resolve()
-    if target.is_file():
-        raise ValueError(f"{directory} is a file; name a directory")
+    if target.exists() and not target.is_dir():
+        raise ValueError(f"{directory} is no directory, but a file, pipe or device; name a directory")
     busy = f"another process ({{holder}}) is building {directory}; wait for it or stop it"
     with contextlib.ExitStack() as held:
         try:
