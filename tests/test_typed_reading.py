@@ -14,7 +14,7 @@ import pytest
 
 import verl_trgrpo
 from tests.data.test_write import data_set, row
-from tests.foreign_runs import DUMP, METRICS, ODD, OPTIONS, RESPONSES, call, commands, study, write_lines
+from tests.foreign_runs import ODD, OPTIONS, RESPONSES, call, commands, study, write_lines
 from tests.launch.launching import composed, save_checkpoint
 from tests.retrieval.servers import PASSAGES, write_corpus
 from verl_trgrpo.checks.files import _code_errors
@@ -80,7 +80,7 @@ def readers(place):
         "code": lambda: raise_invalid(_code_errors(model, model, False, "model")),
         "facts": lambda: (model_facts(view.config), decoder()),
     }
-    found = {name: partial(lambda read: read() and 0 or 0, read) for name, read in functions.items()}
+    found = {name: partial(lambda read: (read() and 0) or 0, read) for name, read in functions.items()}
     return lambda name: found.get(name) or command(name)
 
 

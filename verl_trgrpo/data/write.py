@@ -201,9 +201,13 @@ class DataSet:
 def _is_intact(directory: Path, manifest: Manifest) -> bool:
     """Return whether every file of `manifest` is in `directory` with the recorded sha256."""
     files = manifest.own_files()
-    return bool(files) and files == manifest.files and all(
-        (directory / name).is_file() and file_sha256(directory / name) == record.sha256
-        for name, record in files.items()
+    return (
+        bool(files)
+        and files == manifest.files
+        and all(
+            (directory / name).is_file() and file_sha256(directory / name) == record.sha256
+            for name, record in files.items()
+        )
     )
 
 
