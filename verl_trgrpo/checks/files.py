@@ -185,7 +185,7 @@ def _code_errors(model: Path, tokenizer: Path, trusted: bool, key: str) -> list[
 
 def _config_errors(model: Path, view: RunView) -> list[str]:
     try:
-        ask_model("config", model_facts(view.config))
+        ask_model("context", model_facts(view.config))
     except (ValueError, TimeoutError) as error:
         return [f"{MODEL_PATH}={model}: cannot be opened ({first_line(error)}); get the model again"]
     return []
