@@ -1,6 +1,6 @@
 """Make the tables and pictures of docs/results.md and docs/results/*.md from the records in studies/*/records.
 
-examples, from a checkout; tables and pictures need torch, numpy, scipy, matplotlib and PyYAML alone:
+examples, from a checkout; tables and pictures need torch, numpy, scipy, matplotlib, PyYAML and pydantic alone:
   make results                                              all tables and pictures
   python docs/make_results.py --pack runs/compare/small_lm  take over the records of a study's finished runs first
   python docs/make_results.py --analyzed small_lm_gradients start=runs/analyze/start grpo=runs/analyze/grpo
@@ -49,7 +49,8 @@ from verl_trgrpo.compare.comparison import OUTCOME, TRAIN_ACCURACY, Comparison, 
 from verl_trgrpo.compare.statistics import equivalence_p_value
 from verl_trgrpo.compare.tables import as_markdown, comparison_tables, interval_text
 from verl_trgrpo.compare.tables import difference_text as runs_text
-from verl_trgrpo.runs.metrics import GRAD_NORM, read_record, series
+from verl_trgrpo.runs.metrics import GRAD_NORM, series
+from verl_trgrpo.runs.records import read_record
 
 DOCS = Path(__file__).parent
 STUDIES = DOCS.parent / "studies"
@@ -76,13 +77,13 @@ def pack(directory: Path, out: Path) -> int:
         ValueError: there are none.
     """
     records = {path.parent: read_record(path.parent) for path in sorted(directory.glob("runs/*/*/run.json"))}
-    finished = {run: record for run, record in records.items() if record["finished"]}
+    finished = {run: record for run, record in records.items() if record.finished}
     if not finished:
         raise ValueError(f"{directory} has no finished runs; name the directory of a study")
     with replaced_file(out) as temporary, tarfile.open(temporary, "w:xz", preset=9) as archive:
         for run, record in finished.items():
             # The command follows from the settings, and names directories of one machine.
-            kept = {name: value for name, value in record.items() if name != "command"}
+            kept = {name: value for name, value in record.content().items() if name != "command"}
             contents = {run / "run.json": (json.dumps(kept, indent=2) + "\n").encode()}
             for pattern in ("metrics-*.jsonl", "validation/*.jsonl"):
                 contents |= {path: path.read_bytes() for path in sorted(run.glob(pattern))}
@@ -122,7 +123,7 @@ def recorded(name: str) -> tuple[list[Run], Figures, Comparison]:
     """Return the runs of a study from its archive, their figures, and their comparison."""
     study = declaration(STUDIES / "comparisons" / f"{name}.yaml")
     with unpacked(STUDIES / "comparisons" / "records" / f"{name}.tar.xz") as directory:
-        runs = [run for run in read_runs([str(directory / "runs")]) if run.record["arm"] in study["arms"]]
+        runs = [run for run in read_runs([str(directory / "runs")]) if run.record.arm in study["arms"]]
         runs.sort(key=lambda run: ([*study["arms"]].index(run.label), run.seed))
         arms = group_arms(runs, study["baseline"])
         ordered = {arm: arms[arm] for arm in study["arms"] if arm in arms}
@@ -146,7 +147,7 @@ def comparison(name: str) -> str:
     so_far = f"{done} of {planned} planned seeds. " if study.get("primary") and done < planned else ""
     tables = comparison_tables(found, study["baseline"], study.get("primary", ""), study.get("margin"))
     return "\n\n".join(
-        filter(None, (so_far + origin(run.record for run in runs) + ".", as_markdown(tables), stated(study)))
+        filter(None, (so_far + origin(run.record.content() for run in runs) + ".", as_markdown(tables), stated(study)))
     )
 
 
@@ -281,6 +282,14 @@ def summary() -> str:
         row(
             where, f"{end} steps; right decision rare, {of.replace('_', ' ')}", chains(end, False, of), "2 chains x 200"
         )
+    for right, step, prompts, found, p in untuned.declared_effects(chain_records("rare")):
+        if step > end:
+            about = f"{step} steps; right decision {right:g}, {prompts}"
+            row(where, about, found, "2 chains x 400", f"declared, corrected {p_text(p)}")
+    unseen = chain_records("pairs")
+    if (own := unseen.chains(*unseen.arms)) == unseen.planned:
+        found = pooled([unseen.rates_effect(chain, unseen.steps[-1], "new_first") for chain in own])
+        row(where, f"{unseen.steps[-1]} steps; pairs of digits never trained", found, f"{len(own)} chains x 200")
     row("SmolLM2-135M, words of a kind", "60 steps, 0.35 to 0.8", effect(pairs("small_lm_categories")), "8")
     words = effect([one for name in WORD_PROBLEMS for one in pairs(name)])
     where = "SmolLM2-135M, word problems"

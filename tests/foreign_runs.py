@@ -6,6 +6,8 @@ import json
 from pathlib import Path
 
 from verl_trgrpo.cli.main import main
+from verl_trgrpo.common.options import exit_code
+from verl_trgrpo.evaluation.response_store import open_store
 
 SETTINGS = {"steps": 3}
 RECORD = {
@@ -36,6 +38,7 @@ CONFIG = {
     "trainer": {"total_epochs": 1},
 }
 METRICS = [{"step": step, "data": {"actor/lr": 1e-6}} for step in (1, 2, 3)]
+RESPONSES = [{"row": n, "sample": 0, "text": "t", "tokens": 3, "cut": False, "extra": {}} for n in range(2)]
 DUMP = [{"input": "p", "output": "o", "gts": "g", "score": 1.0, "acc": 1.0}] * 2
 
 
@@ -70,14 +73,21 @@ def study(directory: Path) -> tuple[Path, Path]:
     return directory / "study.yaml", run
 
 
-def commands(directory: Path, run: Path) -> dict[str, list[str]]:
+def commands(directory: Path, run: Path) -> dict:
     """The commands that read a run."""
     return {
         "report": ["report", str(run), "--out", str(directory / "page.html")],
         "health": ["health", str(run)],
         "export": ["export", str(run), "--out", str(directory / "exported")],
+        "responses": lambda: read_responses(run),
         "compare": ["compare", str(directory / "study.yaml"), "--out", str(directory / "out")],
     }
+
+
+def read_responses(run: Path) -> int:
+    """Read responses as `eval` does when it goes on."""
+    with open_store(run, {}, [Path("answers.parquet")]) as store:
+        return len(store.read(0)) - 2
 
 
 def call(words, logged=None) -> tuple[int, str]:
@@ -86,5 +96,5 @@ def call(words, logged=None) -> tuple[int, str]:
     if logged:
         logged.clear()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-        code = main(words)
+        code = exit_code(words) if callable(words) else main(words)
     return code, out.getvalue() + err.getvalue() + (logged.text if logged else "")

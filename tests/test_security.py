@@ -81,6 +81,73 @@ def test_no_source_runs_text_or_builds_objects_from_foreign_files():
     assert calls == ALLOWED
 
 
+# Names that open or read a file, whatever module or object they belong to, and modules whose every reader or copier does.
+READERS = {
+    "open", "fdopen", "open_code", "FileIO", "read_text", "read_bytes", "getline", "getlines", "load", "safe_load", "load_file",
+    "safe_open", "load_dataset", "from_file", "from_parquet", "from_json", "from_csv", "from_pretrained", "ParquetFile",
+    "ParquetDataset", "OSFile", "memory_map", "memmap", "mmap", "fromfile", "loadtxt", "genfromtxt", "imread", "ZipFile",
+    "TarFile", "GzipFile", "JsonDatasetReader", "hf_tokenizer", "hf_processor",
+}  # fmt: skip
+READING_MODULES = ("pandas.", "pyarrow.", "polars.", "shutil.")
+# Where common/foreign.py is not the one who opens, and why that is safe.
+LOOKED_AT, OPENED, OWN, WRITTEN = "looked at before", "opened before", "of this package or of the system", "to write to"
+OPENINGS = {
+    "analysis/rollouts.py": {"from_pretrained": LOOKED_AT},
+    "checks/algorithm.py": {"load": OWN},
+    "checks/unread.py": {"read_text safe_load": OWN},
+    "common/files.py": {"open open": f"{OPENED}, {WRITTEN}", "copymode": "the mode of a directory alone"},
+    "common/foreign.py": {"GzipFile": "a type", "open": "the door", "fdopen": "the door", "load": OPENED},
+    "common/options.py": {"open": OWN},
+    "common/sandbox.py": {"open": OWN},
+    "common/seccomp.py": {"read_text": OWN},
+    "common/text.py": {"read_text": OWN},
+    "data/renderer.py": {"from_pretrained hf_tokenizer hf_processor": LOOKED_AT},
+    "data/rows.py": {"ParquetFile": OPENED},
+    "data/sources.py": {"load_dataset": "a data set of the hub, by its name", "from_file": LOOKED_AT},
+    "data/verl_files.py": {"ParquetFile": OPENED, "JsonDatasetReader": LOOKED_AT},
+    "decontaminate.py": {"ParquetFile": OPENED},
+    "evaluation/checkpoint.py": {"copytree": LOOKED_AT},
+    "evaluation/generation.py": {"from_pretrained": LOOKED_AT},
+    "evaluation/response_store.py": {"fdopen": "open_plain opens no other than a regular file"},
+    "retrieval/index.py": {"open": LOOKED_AT},
+    "runs/checkpoints.py": {"ZipFile": OPENED},
+    "runs/run_directory.py": {"load": OPENED},
+    "runs/weights.py": {"load safe_open": LOOKED_AT},
+}
+
+
+def openings(source: str) -> list[str]:
+    """Names in a source text that open or read a file, called or handed on; calls that say that they write are left out."""
+    tree = ast.parse(source)
+    known, writing = aliases(tree), {"w", "wb", "a", "ab", "x", "xb"}
+    writers = {
+        id(node.func)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call)
+        for value in (*node.args, *(word.value for word in node.keywords))
+        if isinstance(value, ast.Constant) and value.value in writing
+    }
+    found = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name | ast.Attribute) and isinstance(node.ctx, ast.Load) and id(node) not in writers:
+            first, _, rest = dotted(node).partition(".")
+            name = ".".join(filter(None, (known.get(first, first), rest))) or getattr(node, "attr", "")
+            last = name.rpartition(".")[2]
+            if last in READERS or (name.startswith(READING_MODULES) and last.startswith(("read_", "copy"))):
+                found.append(last)
+    return sorted(found)
+
+
+def test_every_foreign_file_passes_one_door():
+    planted = "import gzip as g, pandas\nfrom shutil import copy2 as c\ng.open(x)\nPath(x).open()\nPath(x).open('w')\n"
+    planted += "map(Path.read_text, x)\npandas.read_csv(x)\nc(x, y)\n(x / y).read_bytes()\nf(x)[0].open()"
+    assert openings(planted) == ["copy2", "open", "open", "open", "read_bytes", "read_csv", "read_text"]
+    package = ROOT / "verl_trgrpo"
+    found = {str(path.relative_to(package)): openings(path.read_text()) for path in package.rglob("*.py")}
+    expected = {file: sorted(" ".join(reasons).split()) for file, reasons in OPENINGS.items()}
+    assert {file: names for file, names in found.items() if names} == expected
+
+
 def test_no_configuration_trusts_code_of_a_model():
     def values(node):
         if isinstance(node, dict):

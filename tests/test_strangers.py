@@ -5,19 +5,41 @@ with a secret in the environment that must not appear anywhere.
 """
 
 import json
+import logging
 import os
+import resource
 import shutil
+import signal
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
+from uvicorn import Server
 
+from tests.cli.test_compare_command import TRAINER
+from tests.compare.files import write_comparison
+from tests.conftest import composed
 from tests.data.checked_files import clean, write
 from tests.evaluation.test_checkpoint import make_run
+from tests.launch.launching import save_checkpoint
 from tests.retrieval.servers import PASSAGES, write_corpus
-from verl_trgrpo.cli.main import main
+from tests.tasks.math.deepscaler_files import write_all
+from tests.tasks.search_qa.files import write_collection
+from verl_trgrpo.checks.data_files import data_findings
+from verl_trgrpo.checks.files import missing_files, model_findings
+from verl_trgrpo.checks.resume import resume_findings
+from verl_trgrpo.checks.view import RunView
+from verl_trgrpo.cli.main import COMMANDS, main
 from verl_trgrpo.common.files import lock, open_plain
+from verl_trgrpo.common.findings import Level, raise_invalid
+from verl_trgrpo.common.options import exit_code
 from verl_trgrpo.demos.puzzles import CHECKPOINT
+from verl_trgrpo.evaluation import generation
+from verl_trgrpo.launch.train import launch
 from verl_trgrpo.retrieval.index import IndexOptions, build_index
+from verl_trgrpo.runs.records import write_record
+from verl_trgrpo.runs.run_directory import write_config
 
 SECRET = "hf_SECRET"
 KK = ["data", "build", "kk", "--people", "3", "--train", "4", "--test", "2"]
@@ -203,7 +225,7 @@ def reaching_template(place, home):
 CASES = {
     data_set: (0, "4 rows"),
     data_lock: (2, "is a link"),
-    data_leftovers: (0, "4 rows"),
+    data_leftovers: (2, "move it away"),
     index: (2, "no file of an index"),
     report: (0, "page.html"),
     yaml_bomb: (0, "page.html"),
@@ -261,3 +283,210 @@ def test_no_lock_or_log_is_written_through_a_link(tmp_path, make):
         with pytest.raises(ValueError, match="is a link or no regular file"):
             attempt()
     assert (tmp_path / "diary.txt").read_text() == "precious"
+
+
+# Every file of every directory that a command reads, replaced by something else
+
+
+def plain_data(place, command, *source):
+    out = ["data", "build", *command.split(), "--out", place / "out", *source]
+    assert main([str(word) for word in out]) == 0
+    return out
+
+
+def read_kk(place):
+    return plain_data(place, "kk --people 3 --train 4 --test 2")
+
+
+def read_reasoning_gym(place):
+    return plain_data(place, "reasoning-gym --task chain_sum --train 4 --test 2")
+
+
+def read_deepscaler(place):
+    return [*plain_data(place, "deepscaler", "--source", write_all(place / "source")), "--force"]
+
+
+def read_search_qa(place):
+    source = write_collection(place / "source", 2, {"nq": ("train", "test")})
+    return [*plain_data(place, "search-qa --train-sets nq --test-sets nq", "--source", source), "--force"]
+
+
+def read_check(place):
+    shutil.copytree(CHECKPOINT, place / "model")
+    files = ["--train", write(place / "train.parquet", clean()), "--test", write(place / "test.jsonl", clean("test"))]
+    return ["data", "check", *files, "--tokenizer", place / "model"]
+
+
+def read_decontaminate(place):
+    train, test = write(place / "train.parquet", clean()), write(place / "test.json", clean("test"))
+    return ["data", "decontaminate", train, "--against", test, "--out", place / "clean.parquet", "--force"]
+
+
+def read_index(place):
+    build_index(IndexOptions(write_corpus(place / "corpus.jsonl", PASSAGES), place / "idx"))
+    return ["search", "index", "--corpus", place / "corpus.jsonl", "--out", place / "idx", "--force"]
+
+
+def read_serve(place):
+    read_index(place)
+    return ["search", "serve", "--index", place / "idx", "--port", "0"]
+
+
+def read_eval(place):
+    shutil.copytree(CHECKPOINT, place / "global_step_5")
+    (place / "config.yaml").write_text("data: {seed: 1}\n")
+    rows = write(place / "test.parquet", clean(count=2))
+    words = ["eval", "--model", place / "global_step_5", "--data", rows, "--out", place / "out"]
+    (place / "out").mkdir()
+    for name in ("arguments.json", "test.jsonl", "report.json"):
+        (place / "out" / name).write_text("{}")
+    return words
+
+
+def read_analyze(place):
+    return ["analyze", "--only-tokens", "--prompts", "1", "--samples", "1", "--max-tokens", "1", *read_eval(place)[1:]]
+
+
+def read_export(place):
+    return ["export", make_run(place / "run"), "--out", place / "out"]
+
+
+def read_health(place):
+    return ["health", make_run(place / "run")]
+
+
+def read_report(place):
+    run = make_run(place / "run")
+    shutil.rmtree(run / "global_step_5")
+    shutil.rmtree(run / "global_step_10")
+    dump = {"input": "Who?", "output": "A", "gts": "A", "score": 1.0}
+    (run / "validation").mkdir()
+    (run / "validation" / "1.jsonl").write_text(json.dumps(dump) + "\n")
+    (run / "options.json").write_text("{}")
+    return ["report", run, write_comparison(place / "study", {"grpo": 0.1}, seeds=1), "--out", place / "page.html"]
+
+
+def read_compare(place):
+    (place / "train.parquet").touch()
+    (place / "study.yaml").write_text(
+        f"title: Heights\nscript: {TRAINER}\ndata: {{train: train.parquet, test: train.parquet}}\nmodel: m\n"
+        "seeds: [0]\nbaseline: grpo\narms:\n  grpo: {height: 0.5}\n  tr_grpo: {height: 0.6}\n"
+    )
+    words = ["compare", place / "study.yaml", "--out", place / "out"]
+    assert main([str(word) for word in words]) == 0
+    return words
+
+
+def read_train(place):
+    """Check and start a run that resumes, up to the process that trains."""
+    shutil.copytree(CHECKPOINT, place / "model")
+    rows = write(place / "train.parquet", clean())
+    save_checkpoint(place / "run", 3)
+    overrides = [f"data.train_files={rows}", f"data.val_files={rows}", f"actor_rollout_ref.model.path={place / 'model'}",
+                 f"trainer.default_local_dir={place / 'run'}", "platform=cpu"]  # fmt: skip
+    run = composed(overrides, "kk_quickstart")
+    write_config(run.config, place / "run")
+    write_record(place / "run", {"seed": 0})
+
+    def start(*_):
+        raise RuntimeError("the process that trains would start")
+
+    def program():
+        view = RunView(run)
+        for look in LOOKS:
+            raise_invalid([each.message for each in look(view) if each.level is Level.ERROR])
+        launch(run, 10, start=start)
+        return 0
+
+    return partial(exit_code, program)
+
+
+LOOKS = (missing_files, data_findings, resume_findings, model_findings)
+AS_TRAIN = "reads what train reads, by the same checks"
+# By command: what makes its directory and returns its words, or why it has none.
+READS = {
+    "data build kk": read_kk, "data build deepscaler": read_deepscaler, "data build search-qa": read_search_qa,
+    "data build reasoning-gym": read_reasoning_gym, "data check": read_check, "data decontaminate": read_decontaminate,
+    "search index": read_index, "search serve": read_serve, "eval": read_eval, "analyze": read_analyze,
+    "export": read_export, "health": read_health, "report": read_report, "compare": read_compare, "train": read_train,
+    "validate": AS_TRAIN, "preview": AS_TRAIN, "quickstart": "reads what data build and train read, which it wrote",
+    "doctor": "reads nothing of others",
+}  # fmt: skip
+INSTEAD = {
+    "pipe": os.mkfifo,
+    "device": lambda path: path.symlink_to("/dev/zero"),
+    "link to a directory": lambda path: path.symlink_to("/"),
+    "directory": Path.mkdir,
+    "empty": Path.touch,
+    "garbage": lambda path: path.write_bytes(bytes(range(256)) * 8),
+    "list": lambda path: path.write_text("[1, [2]]\n"),
+}
+
+
+@contextmanager
+def bounded():
+    """Raise where reading does not end or takes all memory."""
+
+    def stop(*_):
+        raise AssertionError("it does not end")
+
+    used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    before, handler = resource.getrlimit(resource.RLIMIT_AS), signal.signal(signal.SIGALRM, stop)
+    resource.setrlimit(resource.RLIMIT_AS, (used + (4 << 30), before[1]))
+    signal.alarm(60)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, handler)
+        resource.setrlimit(resource.RLIMIT_AS, before)
+
+
+# Their cases take seconds each: here each file has one kind that is no file, tests/cluster/test_strangers.py has all kinds.
+SLOW = ("search index", "data check", "eval", "analyze", "export", "report", "compare", "train")
+
+
+def try_instead(command, tmp_path, monkeypatch, capfd, kinds=tuple(INSTEAD)):
+    """Replace each file of a command's directory by all `kinds`, or by one in turn, and run it; return what went wrong."""
+    place, whole = tmp_path / "place", tmp_path / "whole"
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(generation, "make_responses", refused)
+    monkeypatch.setattr(Server, "run", lambda *_: None)
+    monkeypatch.setattr(logging, "raiseExceptions", False)  # of a handler whose stream an earlier test has closed
+    place.mkdir()
+    program = READS[command](place)
+    if not callable(program):
+        program = partial(main, [str(word) for word in program])
+    shutil.copytree(place, whole)
+    files = sorted(path.relative_to(whole) for path in whole.rglob("*") if path.is_file())
+    wrong = []
+    for number, file in enumerate(files):
+        for name in kinds or [[*INSTEAD][number % 4]]:
+            shutil.rmtree(place)
+            shutil.copytree(whole, place)
+            (place / file).unlink()
+            INSTEAD[name](place / file)
+            capfd.readouterr()
+            try:
+                with bounded():
+                    code = program()
+            except BaseException as error:
+                code = repr(error)
+            said = capfd.readouterr().err
+            if code not in (0, 1, 2) or "Traceback" in said or (code == 2 and said.count("error: ") != 1):
+                wrong.append((str(file), name, code, said[-300:]))
+    return wrong if files else ["no file"]
+
+
+@pytest.mark.parametrize("command", [name for name, make in READS.items() if callable(make)])
+def test_every_file_of_a_directory_may_be_something_else(tmp_path, monkeypatch, capfd, command):
+    kinds = () if command in SLOW else tuple(INSTEAD)
+    assert try_instead(command, tmp_path, monkeypatch, capfd, kinds) == []
+
+
+def refused(*_):
+    raise RuntimeError("no engine here")
+
+
+def test_every_command_has_its_directory():
+    assert READS.keys() == COMMANDS.keys()

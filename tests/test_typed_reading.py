@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import verl_trgrpo
-from tests.foreign_runs import CONFIG, DUMP, METRICS, OPTIONS, RECORD, call, commands, study, write_lines
+from tests.foreign_runs import CONFIG, DUMP, METRICS, OPTIONS, RECORD, RESPONSES, call, commands, study, write_lines
 
 PACKAGE = Path(verl_trgrpo.__file__).parent
 HUGE = int("9" * 400)
@@ -56,6 +56,7 @@ FILES = {
     "OptionsRecord": (*whole_file("options.json", OPTIONS), ["report", "export"]),
     "ConfigKeys": (*whole_file("config.yaml", CONFIG), ["report", "export"]),
     "MetricsLine": (*line_of("metrics-1.jsonl", METRICS), ["report", "health", "export", "compare"]),
+    "ResponseLine": (*line_of("answers.jsonl", RESPONSES), ["responses"]),
     "DumpedLine": (*line_of("validation/3.jsonl", DUMP), ["report"]),
 }
 
@@ -119,3 +120,42 @@ def test_odd_values_end_no_command_with_a_traceback(tmp_path, template, caplog, 
 
 # Fields whose values are only shown, or of which those of other types do not count.
 ANYTHING = ("gts", "score", "acc")
+
+
+# Who may parse JSON without a schema, and why.
+UNTYPED = {
+    "common/foreign.py": "the door to files, which the typed door uses",
+    "common/typed.py": "the typed door",
+    "common/files.py": "rows of any columns, and files whose readers stand below",
+    "common/sandbox.py": "messages between this package's own processes",
+    "checks/machine.py": "words of this package's own process",
+    "data/sources.py": "rows of any columns, which data/rows.py checks",
+    "data/rows.py": "ground truths, foreign values of any type",
+    "data/renderer.py": "messages between this package's own processes",
+    "data/write.py": "the manifest is compared with another; _files_of checks its names",
+    "data_check.py": "text that this command wrote itself",
+    "tasks/reasoning_gym.py": "the ground truth of a row, a foreign value of any type that its verifier gets",
+    "tasks/search_qa/client.py": "an answer of a search server, checked there value by value",
+    "retrieval/app.py": "a request, for its own pydantic model",
+    "retrieval/index.py": "the manifest of an index, checked there value by value",
+    "evaluation/checkpoint.py": "compared as a whole with what it should be",
+    "evaluation/response_store.py": "arguments are compared as a whole",
+    "checks/files.py": "a model's configuration: what is not an object counts as not there",
+    "checks/resume.py": "one number, compared with 1 and 2",
+    "checks/view.py": "a model's configuration: only integers are taken",
+    "data/prompts.py": "the type of a model, handed to veRL",
+    "verl_plugin/estimator_state.py": "state of the estimator; its checkpoint is a pickle that is trusted",
+}
+PARSERS = ("loads", "read_json", "read_foreign_json", "json_lines")
+
+
+def parsing_files():
+    for path in PACKAGE.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            name = getattr(node.func, "attr", getattr(node.func, "id", "")) if isinstance(node, ast.Call) else ""
+            if name in PARSERS:
+                yield str(path.relative_to(PACKAGE))
+
+
+def test_json_is_parsed_through_a_schema_but_where_it_is_declared():
+    assert {*parsing_files()} == UNTYPED.keys()

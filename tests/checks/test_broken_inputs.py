@@ -108,6 +108,7 @@ CODE = "from pathlib import Path\nPath(__file__).with_name('ran').touch()\nraise
     ("file", "fields"),
     [
         ("tokenizer_config.json", {"auto_map": {"AutoTokenizer": ["own.Tokenizer", None]}}),
+        ("tokenizer_config.json", {"auto_map": ["own.Tokenizer", None]}),
         ("config.json", {"auto_map": {"AutoTokenizer": ["own.Tokenizer", None]}}),
         ("config.json", {"auto_map": {"AutoConfig": "own.Config"}, "model_type": "own"}),
     ],

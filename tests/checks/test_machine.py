@@ -56,6 +56,17 @@ def test_a_tracker_that_is_not_installed(trains, level):
     assert found("trainer.logger=[console,file]", *ONE_GPU, trains=trains) == []
 
 
+def test_each_tracker_of_verl_whose_package_is_missing_is_named(monkeypatch):
+    """veRL's own list: what comes with veRL or Python is fine, everything else is a package."""
+    from verl.utils.tracking import Tracking
+
+    monkeypatch.setattr(machine.importlib.util, "find_spec", lambda _: None)
+    loggers = [name for name in Tracking.supported_backend if name not in ("console", "file")]
+    found = machine._missing_packages(RunView(composed([f"trainer.logger=[console,file,{','.join(loggers)}]"])))
+    named = [message.partition(":")[0] for key, message in found if key == "trainer.logger"]
+    assert named == [f"trainer.logger={name}" for name in loggers] and "rl_insight" in loggers
+
+
 @pytest.mark.parametrize(("trains", "level"), [(True, Level.ERROR), (False, Level.NOT_CHECKED)])
 def test_a_rollout_engine_that_is_not_installed(trains, level):
     name = "actor_rollout_ref.rollout.name"

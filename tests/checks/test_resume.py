@@ -4,6 +4,7 @@ import io
 import shutil
 
 import pytest
+import torch
 
 from tests.checks.validation import summary, validate
 from tests.launch.launching import composed, save_checkpoint
@@ -61,6 +62,20 @@ def test_a_checkpoint_has_to_hold_what_the_run_loads(tmp_path, name):
     assert all(part in finding.message for part in parts)
     path = {"trainer.resume_mode": "resume_path", PATH: str(checkpoint)}
     assert loading_findings(view_of(tmp_path / "other", **changes, **path)) == [finding]
+
+
+def test_weights_that_are_not_finite_are_refused_and_the_latest_finite_ones_offered(tmp_path):
+    for step in (1, 2, 3):
+        checkpoint = save_checkpoint(tmp_path, step, ranks=2)
+        for rank in (0, 1):
+            part = torch.full((4,), float("nan") if step > 1 and rank else 1.0)
+            torch.save({"w": part}, checkpoint / "actor" / f"model_world_size_2_rank_{rank}.pt")
+    assert loading_findings(view_of(tmp_path)) == []
+    [finding] = loading_findings(view_of(tmp_path), weights=True)
+    assert (
+        finding.level is ERROR and "global_step_3/actor/model_world_size_2_rank_1.pt: w has 4 values" in finding.message
+    )
+    assert f"resume_from_path={tmp_path}/global_step_1" in finding.message
 
 
 def test_a_checkpoint_that_holds_everything_is_fine(tmp_path):

@@ -18,7 +18,8 @@ HA_DW = ("algorithm=ha_dw", "trainer.use_v1=false")
 FILTER = ("algorithm.filter_groups.enable=true",)
 SEPARATE = ("trainer.v1.trainer_mode=separate_async", "trainer.v1.separate_async.parameter_sync_step=2",
             "data.train_batch_size=64", f"{ACTOR}.ppo_mini_batch_size=32", f"{ROLLOUT}.nnodes=1",
-            f"{ROLLOUT}.n_gpus_per_node=1", f"{ROLLOUT}.checkpoint_engine.backend=nccl")  # fmt: skip
+            f"{ROLLOUT}.n_gpus_per_node=1", f"{ROLLOUT}.checkpoint_engine.backend=nccl",
+            f"{CORRECTION}.rollout_is=token")  # fmt: skip
 # Overrides, the reported key, its level, and what else the message has to name; in the order of the table.
 CASES = (
     (["algorithm.use_pf_ppo=true"], "algorithm.use_pf_ppo", WARNING, "adv_estimator=grpo"),
@@ -65,11 +66,9 @@ CASES = (
     ([f"{ACTOR}.checkpoint.async_save=true"], f"{ACTOR}.checkpoint.async_save", WARNING, "strategy=fsdp"),
     (["trainer.val_only=true", "trainer.val_before_train=false"], "trainer.val_only", ERROR, "val_before_train=false"),
     (["trainer.critic_warmup=20"], "trainer.critic_warmup", ERROR, "20"),
-    (["trainer.balance_batch=false"], "trainer.balance_batch", WARNING, "false"),
     ([f"{VALIDATION}.do_sample=true"], f"{VALIDATION}.do_sample", WARNING, "temperature=0"),
     ([f"{VALIDATION}.temperature=0.6"], f"{VALIDATION}.temperature", WARNING, "do_sample=false"),
     ([f"{VALIDATION}.n=4"], f"{VALIDATION}.n", WARNING, "temperature=0"),
-    ([f"{ROLLOUT}.do_sample=false"], f"{ROLLOUT}.do_sample", WARNING, "temperature=1.0"),
     ([f"{ROLLOUT}.multi_turn.enable=true", "data.train_files={train}", "data.val_files={train}"],
      f"{ROLLOUT}.multi_turn.enable", WARNING, "default_agent_loop=single_turn_agent"),
     ([f"+{OVERLONG}={{enable: true, len: 8}}"], f"{OVERLONG}.enable", WARNING, "reward.reward_manager.name=naive"),
@@ -117,6 +116,18 @@ CASES = (
      f"{ROLLOUT}.checkpoint_engine.backend", ERROR, "nccl"),
     ([*SEPARATE, "reward.reward_model.enable=true", "reward.reward_model.model_path=/m"],
      "reward.reward_model.enable_resource_pool", ERROR, "enable_resource_pool=true"),
+    ([*SEPARATE, "actor_rollout_ref.model.lora_rank=8"],
+     "trainer.v1.trainer_mode", ERROR, "actor_rollout_ref.model.lora.merge=true"),
+    ([*SEPARATE, f"{CORRECTION}.rollout_is=null"], "trainer.v1.trainer_mode", WARNING, f"{CORRECTION}.rollout_is=token"),
+    ([f"{ROLLOUT}.ignore_eos=true"], f"{ROLLOUT}.ignore_eos", WARNING, "set it to false"),
+    ([f"{ROLLOUT}.logprobs_mode=raw_logprobs", f"{ROLLOUT}.temperature=0.7"],
+     f"{ROLLOUT}.logprobs_mode", WARNING, "processed_logprobs"),
+    ([f"+{ROLLOUT}.repetition_penalty=1.2"], f"{ROLLOUT}.repetition_penalty", WARNING, "1.2"),
+    ([f"{ACTOR}.use_kl_loss=true", f"{ACTOR}.kl_loss_coef=0"], f"{ACTOR}.use_kl_loss", WARNING, "kl_loss_coef=0"),
+    ([f"{ACTOR}.entropy_coeff=-0.01"], f"{ACTOR}.entropy_coeff", WARNING, "between 0 and 0.01"),
+    ([f"{ACTOR}.use_kl_loss=true", f"{ACTOR}.kl_loss_coef=10"], f"{ACTOR}.kl_loss_coef", WARNING, "between 0 and 0.1"),
+    ([f"{ACTOR}.ppo_epochs=50"], f"{ACTOR}.ppo_epochs", WARNING, "1 to 4"),
+    ([f"{ACTOR}.optim.min_lr_ratio=1.5"], f"{ACTOR}.optim.min_lr_ratio", ERROR, "between 0 and 1"),
 )  # fmt: skip
 # Settings that have what they need.
 RIGHT = (
@@ -133,7 +144,6 @@ RIGHT = (
     ["+ray_kwargs.ray_init.num_gpus=8", "trainer.n_gpus_per_node=4", "trainer.nnodes=2"],
     ["trainer.val_only=true"],
     ["trainer.critic_warmup=20", "algorithm.adv_estimator=gae"],
-    ["trainer.balance_batch=false", "trainer.use_v1=false"],
     ["algorithm.adv_estimator=remax", "trainer.use_v1=false"],
     [f"{VALIDATION}={{do_sample: true, temperature: 0.6, n: 4}}"],
     [f"{ROLLOUT}.multi_turn.enable=true", f"{ROLLOUT}.agent.default_agent_loop=tool_agent"],
@@ -142,6 +152,14 @@ RIGHT = (
     [f"+{OVERLONG}={{enable: false}}"],
     [f"{ACTOR}.loss_agg_mode=seq-mean-token-sum-norm", f"{ACTOR}.loss_scale_factor=512"],
     SEPARATE,
+    [*SEPARATE, "actor_rollout_ref.model.lora_rank=8", "actor_rollout_ref.model.lora.merge=true"],
+    [f"{ROLLOUT}.logprobs_mode=raw_logprobs"],
+    [
+        f"{ACTOR}.use_kl_loss=true",
+        f"{ACTOR}.kl_loss_coef=0.001",
+        f"{ACTOR}.entropy_coeff=0.001",
+        f"{ACTOR}.ppo_epochs=4",
+    ],
     ["algorithm=cispo", f"{ACTOR}.clip_ratio_high=5"],
     ["algorithm=cppo"],
     [f"{ACTOR}.clip_ratio_high=1"],

@@ -17,6 +17,7 @@ from verl_trgrpo.runs.compose import flat, selected
 ADDED = (
     "reward.reward_kwargs", "ray_kwargs.ray_init.num_gpus", "trainer.v1.sampler.sampler_kwargs", "data.gen_batch_size",
     "actor_rollout_ref.model.override_config", "trainer.remove_previous_ckpt_in_save",
+    "actor_rollout_ref.rollout.repetition_penalty",
 )  # fmt: skip
 CONDITIONS = {
     *(text for rule in (*RULES, *SIZES, *LENGTHS) for text in (rule.needs, rule.asked or rule.key)),
@@ -102,3 +103,22 @@ def test_conditions_are_constants_of_the_tables():
 def test_facts_are_those_of_the_view():
     assert all(hasattr(RunView, name) for name in FACTS)
     assert full("rollout.n") == "actor_rollout_ref.rollout.n" and full("*.profiler.*") == "*.profiler.*"
+
+
+CONJUNCTIONS = [rule for rule in (*RULES, *SWITCHES) if len(Condition(rule.needs)._parts) > 1]
+
+
+@pytest.mark.parametrize("rule", CONJUNCTIONS, ids=lambda rule: rule.key)
+def test_a_condition_names_the_parts_that_are_not_met(rule):
+    """Any view will do: the parts are the ones that are false for it, and all of them where the whole is."""
+    view = RunView(composed())
+    condition = Condition(rule.needs)
+    unmet = condition.unmet(view)
+    assert unmet == [condition] if condition(view) else unmet and not any(part(view) for part in unmet)
+
+
+def test_a_message_does_not_ask_for_what_is_set():
+    correction = "algorithm.rollout_correction"
+    view = RunView(composed([f"{correction}.rollout_is=token", f"{correction}.bypass_mode=true"]))
+    [finding] = [each for each in rule_findings(view, RULES) if each.where == f"{correction}.rollout_is"]
+    assert "bypass_mode=false" in finding.message and "calculate_log_probs" not in finding.message

@@ -20,7 +20,7 @@ from verl_trgrpo.common.files import (
     write_text,
 )
 from verl_trgrpo.data.rows import arrow_schema
-from verl_trgrpo.retrieval.index import Index, IndexOptions, build_index
+from verl_trgrpo.retrieval.index import Index, IndexOptions, _owned, build_index
 
 NAMES = ["test.parquet", "train.parquet"]
 
@@ -45,6 +45,28 @@ def test_a_file_that_cannot_be_written_leaves_the_old_one(tmp_path):
     with pytest.raises(UnicodeEncodeError):
         write_text(tmp_path / "a", "\ud800")
     assert content(tmp_path) == {"a": "old"}
+
+
+def linked_pipe(path):
+    (path.parent / "pipe").mkdir()
+    os.mkfifo(path.parent / "pipe" / "b")
+    path.symlink_to("pipe/b")
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, linked_pipe, os.mkdir])
+def test_what_is_no_file_and_no_directory_stays_in_its_place(tmp_path, make):
+    """Renaming would take a pipe, or as root a device such as /dev/null, from all others; --out /dev/null is easily typed."""
+    place = tmp_path / "a"
+    make(place)
+    before = place.stat()
+    with pytest.raises(ValueError, match="a device, a pipe or a directory"):
+        write_text(place, "text")
+    if not place.is_dir():
+        with pytest.raises(ValueError, match="is no directory"), staged_directory(place):
+            pass
+    after = place.stat()
+    assert (before.st_ino, before.st_mode) == (after.st_ino, after.st_mode)
+    assert not [path for path in tmp_path.rglob("*") if path.name not in ("a", "b", "pipe")]
 
 
 def test_json_is_readable_and_reads_as_it_was_written(tmp_path):
@@ -164,8 +186,16 @@ def version_of_index(out):
     return int(Index(out).search(["passage"], 1)[0][0].id)
 
 
-@pytest.mark.parametrize(("write", "version_of"), [(write_data, version_of_data), (write_index, version_of_index)])
-def test_a_process_that_is_killed_leaves_the_old_or_the_new_and_the_next_call_ends_it(tmp_path, write, version_of):
+@pytest.mark.parametrize(
+    ("write", "version_of", "owned_of"),
+    [
+        (write_data, version_of_data, lambda out: data_set(out)._owned),
+        (write_index, version_of_index, lambda _: _owned),
+    ],
+)
+def test_a_process_that_is_killed_leaves_the_old_or_the_new_and_the_next_call_ends_it(
+    tmp_path, write, version_of, owned_of
+):
     write(tmp_path / "before" / "out", 0)
     (tmp_path / "before" / "out" / "notes.txt").write_text("mine")
     states = []
@@ -173,7 +203,7 @@ def test_a_process_that_is_killed_leaves_the_old_or_the_new_and_the_next_call_en
         out = tmp_path / f"{number}" / "out"
         shutil.copytree(tmp_path / "before" / "out", out)
         was_killed = died(lambda out=out: write(out, 1), number)
-        settle_directory(out)
+        settle_directory(out, owned_of(out))
         states.append(version_of(out))
         write(out, 1)
         assert version_of(out) == 1 and (out / "notes.txt").read_text() == "mine"
@@ -183,3 +213,63 @@ def test_a_process_that_is_killed_leaves_the_old_or_the_new_and_the_next_call_en
     assert (
         states == sorted(states) and states.count(0) > 5 and states.count(1) > 3
     )  # 0 until the renames, 1 from then on
+
+
+def planted_directory(files, of=None):
+    def plant(old):
+        old.mkdir()
+        for name, content in files.items():
+            (old / name).write_text(content)
+        (old / "link").symlink_to(old.parent / "home")
+        if of is not None:
+            os.chown(old, of, -1)
+
+    return plant
+
+
+def manifest(**changes):
+    return json.dumps({"builder": "somebody else's", "files": {"train.parquet": {"sha256": "0"}}} | changes)
+
+
+# What somebody may put beside the directory that a user names with --out.
+PLANTED = {
+    "file": lambda old: old.write_text("x"),
+    "pipe": os.mkfifo,
+    "link to a directory": lambda old: old.symlink_to(old.parent / "home"),
+    "link to nothing": lambda old: old.symlink_to(old.parent / "nothing"),
+    "no manifest": planted_directory({"train.parquet": "x"}),
+    "manifest of nothing": planted_directory({"manifest.json": "{}"}),
+    "manifest of another type": planted_directory({"manifest.json": "[1]"}),
+    "manifest of another builder": planted_directory({"manifest.json": manifest(), "train.parquet": "x"}),
+    "manifest that lists others": planted_directory(
+        {"manifest.json": manifest(files={"../home/diary": {"sha256": "0"}})}
+    ),
+    "manifest of an odd builder": planted_directory({"manifest.json": manifest(builder=["a"])}),
+}
+OF_OTHERS = {
+    "own manifest, another user": planted_directory({"manifest.json": manifest(builder="a builder")}, of=12345)
+}
+
+
+@pytest.mark.parametrize("there", [True, False])
+@pytest.mark.parametrize("name", [*PLANTED, *OF_OTHERS])
+def test_what_somebody_planted_beside_the_directory_is_named_and_stays(tmp_path, name, there):
+    if name in OF_OTHERS and os.geteuid():
+        pytest.skip("only root can give a file away")
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home" / "diary").write_text("mine")
+    out, old = tmp_path / "out", tmp_path / ".out.old"
+    if there:
+        data_set(out, builder="a builder").write({"train": [row("1")]}, arrow_schema())
+    (PLANTED | OF_OTHERS)[name](old)
+    before = {path: path.lstat() for path in [old, *(old.iterdir() if old.is_dir() and not old.is_symlink() else ())]}
+    asked = data_set(out, seed=5, force=True, builder="a builder")
+    for attempt in (asked.is_there, lambda: asked.write({"train": [row("2")]}, arrow_schema())):
+        with pytest.raises(ValueError, match=r"\.out\.old was not left by an earlier build .* move it away"):
+            attempt()
+    settle_directory(out, asked._owned)
+    assert {path: path.lstat() for path in before} == before
+    assert content(tmp_path / "home") == {"diary": "mine"} and out.exists() == there
+    old.rename(tmp_path / "away")
+    asked.write({"train": [row("2")]}, arrow_schema())
+    assert {path.name for path in out.iterdir()} == {"train.parquet", "manifest.json"}

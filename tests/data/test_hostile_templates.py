@@ -1,5 +1,6 @@
 """Chat templates and tokenizers of strangers: whatever jinja2 and tokenizers can do, the limits of the sandbox hold for it."""
 
+import ast
 import json
 import os
 import shutil
@@ -80,6 +81,43 @@ def sizes():
     """Bytes in memory of this process and of those that it has started."""
     own = psutil.Process()
     return own.memory_info().rss, max((each.memory_info().rss for each in own.children(recursive=True)), default=0)
+
+
+# What opens a model's files or renders a template, and where: in the sandbox, and in processes that need the model after it was
+# opened there (SECURITY.md says what remains).
+OPENING = {
+    "from_pretrained",
+    "from_config",
+    "apply_chat_template",
+    "build_initial_tokens",
+    "hf_tokenizer",
+    "hf_processor",
+}
+ALLOWED = {
+    "data/renderer.py": OPENING,
+    "analysis/rollouts.py": {"from_pretrained"},  # the model, whose config.json was opened in the sandbox
+    "tasks/search_qa/loop.py": {"apply_chat_template"},  # loops run in veRL's own processes
+    "experimental/igrpo/loop.py": {"apply_chat_template"},
+}
+
+
+def opening(source):
+    """The names of `OPENING` that a source text calls, by whatever name it imports them."""
+    nodes = list(ast.walk(ast.parse(source)))
+    named = {each.attr for each in nodes if isinstance(each, ast.Attribute)}
+    imported = {name.name for each in nodes if isinstance(each, ast.ImportFrom) for name in each.names}
+    return (named | imported) & OPENING
+
+
+def test_models_are_opened_and_templates_rendered_in_the_sandbox_alone():
+    package = Path(prompts.__file__).parents[1]
+    assert opening("from verl.utils.tokenizer import hf_tokenizer as x\nt.apply_chat_template()") == {
+        "hf_tokenizer",
+        "apply_chat_template",
+    }
+    found = {str(path.relative_to(package)): opening(path.read_text()) for path in package.rglob("*.py")}
+    assert {name: calls for name, calls in found.items() if calls - ALLOWED.get(name, set())} == {}
+    assert ALLOWED.keys() <= {name for name, calls in found.items() if calls}
 
 
 def opened(model, template):

@@ -52,8 +52,8 @@ def test_without_validation_a_line_when_the_time_has_come():
 def test_a_signal_is_said_when_it_appears_and_when_it_ends():
     nothing, something = {EQUAL: 1.0, REWARD: 0.0}, {EQUAL: 0.5, REWARD: 0.4}
     assert lines(nothing, nothing) == lines(nothing, something, nothing, nothing) == lines({REWARD: 0.0}) == []
-    [line] = lines(something, nothing, nothing, nothing, nothing)
-    assert line.startswith("warning: all groups are equal") and "steps 2 to 4" in line and "preview" in line
+    line = lines(something, nothing, nothing, nothing, nothing)[0]
+    assert line.startswith("warning: all groups are equal since step 2 ") and "preview" in line
     first, last = lines(nothing, nothing, nothing, something)
     assert first.startswith("warning: ") and last == "note: over since step 4: all groups are equal"
 

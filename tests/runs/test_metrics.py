@@ -5,7 +5,7 @@ import math
 
 import pytest
 
-from verl_trgrpo.runs.metrics import REWARD, MetricsLog
+from verl_trgrpo.runs.metrics import REWARD, MetricsLog, Step
 
 
 def write(path, records, tail=""):
@@ -48,6 +48,14 @@ def test_a_line_still_being_written_waits_and_nan_is_not_missing(tmp_path):
     with path.open("a") as file:
         file.write('ta": {"critic/score/mean": 4.0}}\n')
     assert [step.reward for step in log.read()] == [1.0, 4.0]
+
+
+def test_a_source_without_accuracy_counts_with_its_reward_if_none_has_one():
+    reward, accuracy = (
+        {"val-core/own/reward/mean@4": 0.25, "val-core/own/reward/best@4/mean": 0.5},
+        {"val-core/a/acc/mean@1": 0.75},
+    )
+    assert [Step(1, metrics).accuracy for metrics in (reward, reward | accuracy, {})] == [0.25, 0.75, None]
 
 
 def test_a_damaged_line_costs_that_line(tmp_path, caplog):

@@ -2,24 +2,32 @@
 
 import inspect
 import json
+import random
 import re
 from functools import cache
 
 import pytest
 
-from tests.data.checked_files import results
+from tests.checks.test_files import view_of
+from tests.data.checked_files import results, row, write
+from tests.data.checked_files import truth as gold
+from verl_trgrpo.checks.data_files import data_findings
+from verl_trgrpo.common.findings import Level
 from verl_trgrpo.tasks import compute_score
 from verl_trgrpo.tasks.answer_form import reward_input
 from verl_trgrpo.tasks.reasoning_gym import (
     ARITHMETIC_TASKS,
     EXPRESSION_TASKS,
     LIST_TASKS,
+    MOVE_TASKS,
     NUMBER_TASKS,
+    REFUSED_TASKS,
     ReasoningGymOptions,
     build,
     check_verifier,
     judge,
     reference_response,
+    scored,
 )
 from verl_trgrpo.tasks.registry import reference_response_of
 
@@ -102,7 +110,7 @@ HOSTILE = {
 }
 
 
-@pytest.mark.parametrize("task", sorted(LIST_TASKS | ARITHMETIC_TASKS | EXPRESSION_TASKS))
+@pytest.mark.parametrize("task", sorted((LIST_TASKS | ARITHMETIC_TASKS | EXPRESSION_TASKS) - REFUSED_TASKS.keys()))
 def test_no_answer_runs_as_code(task, tmp_path, monkeypatch):
     path = tmp_path / "written"
     references = [reference_response(truth) for truth in truths(task)]
@@ -132,10 +140,87 @@ def test_the_tasks_whose_verifiers_evaluate_answers_are_known():
     assert {task for task in DATASETS if evaluates(task)} == (LIST_TASKS | ARITHMETIC_TASKS | EXPRESSION_TASKS)
 
 
-@pytest.mark.parametrize("task", ["puzzle24", "game_of_life_halting"])
-def test_a_verifier_that_takes_wrong_answers_is_refused(task):
-    with pytest.raises(ValueError, match=f"task={task}.*full marks"):
-        check_verifier(task, truths(task, 20))
+@pytest.mark.parametrize("task", sorted(REFUSED_TASKS))
+def test_a_verifier_that_takes_wrong_answers_is_refused_wherever_its_rows_come_from(
+    task, tmp_path, sound_run, monkeypatch
+):
+    with pytest.raises(ValueError, match=re.escape(REFUSED_TASKS[task])):
+        ReasoningGymOptions(out=tmp_path, task=task)
+    if task == "composite":
+        truth = json.dumps({"task": task, "config": {"datasets": [{"name": "puzzle24"}]}, "entry": {"answer": "24"}})
+    else:
+        truth = truths(task, 20)[0]
+    path = write(
+        tmp_path / "foreign.parquet", [row(i, data_source=f"reasoning_gym/{task}") | gold(truth) for i in range(4)]
+    )
+    checked = results(path)["reward of gold"]
+    assert checked.status == "error" and REFUSED_TASKS[task] in checked.examples[0]
+    [found] = [each for each in data_findings(view_of(sound_run, f"data.train_files={path}")) if task in each.message]
+    assert found.level is Level.ERROR and REFUSED_TASKS[task] in found.message
+    right = f"<answer>{json.loads(truth)['entry']['answer']}</answer>"
+    score = compute_score(f"reasoning_gym/{task}", right, truth)
+    assert (score["score"], score["acc"], score["gold_unparseable"]) == (0.0, 0.0, 1.0)
+    if task != "composite":  # the list has no task that the builder's own trial would take
+        monkeypatch.setattr("verl_trgrpo.tasks.reasoning_gym.REFUSED_TASKS", {})
+        with pytest.raises(ValueError, match=f"task={task}.*full marks"):
+            check_verifier(task, truths(task, 20))
+
+
+# Their rows are not built, because the verifier refuses its own answer.
+OWN_ANSWER_REFUSED = {"arc_agi", "rearc", "intermediate_integration"}
+# Where the entry states no answer, one of its metadata; none is known of boxnet and rush_hour.
+STATED = {
+    "rubiks_cube": lambda data: data["example_correct_answer"],
+    "propositional_logic": lambda data: data["example_answer"],
+    "graph_color": lambda data: json.dumps(data["possible_answer"]),
+}
+HARMLESS = ["  R \n", "\tR\n\n"]
+DENIALS = [
+    "R is false", "R is not right", "not R", "NOT R", "!R", "~R", "¬R", "≠R", "never R", "no, R", "false: R", "It is not R", "R!",
+    "R?", "R ~", "not\nR", "R\nfalse", "R\nThis is wrong.", "R # no", "R (not)", "notR", "I guess R", "R or none", "maybe R",
+]  # fmt: skip
+SEVERAL = [
+    f"{one}{between}{other}" for one, other in ("RO", "OR") for between in
+    (" ", "\n", ", ", "; ", " or ", " and ", " | ", "/", ", not ", " / ", "\n\n", "\t")
+]  # fmt: skip
+SEVERAL += ["[R, O]", '["R", "O"]', "R\nQ", "Q\nR"]
+
+
+def answers_of(task, size=2):
+    found = []
+    for truth in truths(task, size):
+        entry = json.loads(truth)["entry"]
+        right = entry["answer"] if task not in STATED else STATED[task](entry["metadata"])
+        if right is not None:
+            found.append((truth, str(right), entry["question"][:500]))
+    return found
+
+
+def hedges_of(task, right, other, question, draw, count):
+    """Draw hedges of a right answer; those that are right by another reading are left out."""
+    templates = [*DENIALS]
+    # Formulas in another letter are constants of integration; moves after the solution are still a solution.
+    if right != other and task not in EXPRESSION_TASKS | ARITHMETIC_TASKS | MOVE_TASKS:
+        templates += SEVERAL
+    for template in draw.sample(templates, min(count, len(templates))):
+        yield re.sub("[ROQ](?![a-z])(?<![A-Z]{2})", lambda m: {"R": right, "O": other, "Q": question}[m[0]], template)
+
+
+def test_no_task_pays_a_denied_or_a_second_answer_and_each_pays_the_plain_one():
+    from reasoning_gym.factory import DATASETS
+
+    paid, refused = [], []
+    for task in sorted(DATASETS.keys() - REFUSED_TASKS.keys() - OWN_ANSWER_REFUSED):
+        draw = random.Random(task)
+        known = answers_of(task)
+        for (truth, right, question), (_, other, _) in zip(known, known[1:] + known[:1], strict=True):
+            for text in (right, *(template.replace("R", right) for template in HARMLESS)):
+                if scored((truth, right, text)).acc != 1.0:
+                    refused.append((task, text))
+            for text in hedges_of(task, right, other, question, draw, 3):
+                if scored((truth, right, text)).acc:
+                    paid.append((task, right, text))
+    assert paid == [] and refused == []
 
 
 @pytest.mark.parametrize("task", ["countdown", "chain_sum", "sudoku", "gsm_symbolic", "propositional_logic"])

@@ -208,3 +208,26 @@ def test_the_clip_of_w_r_is_not_theirs(kind):
 
 def test_weights_on_vanilla_are_tr_grpo():
     assert TRGRPOPolicyLossConfig(loss_mode="vanilla", placement="inside").loss_mode == "tr_grpo"
+
+
+@pytest.mark.parametrize("place", ["log_prob", "old_log_prob", "advantages", "rollout_is_weights"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_values_outside_the_mask_reach_neither_loss_nor_gradient(kind, place):
+    """veRL multiplies by the mask, and 0 times NaN is NaN."""
+    config = weighted_actor(kind, shaping=make_shaping("linear", alpha=1.0))
+    old, log_prob, advantages, mask = tensors()
+    given = {
+        "old_log_prob": old,
+        "log_prob": log_prob,
+        "advantages": advantages,
+        "rollout_is_weights": torch.ones_like(old),
+    }
+    found = []
+    for value in (0.0, math.nan, math.inf, -math.inf):
+        spoilt = given | {place: given[place].masked_fill(~mask, value)}
+        leaf = spoilt["log_prob"].clone().requires_grad_()
+        loss_fn = core_algos.get_policy_loss_fn(f"tr_{kind}")
+        loss, _ = loss_fn(**spoilt | {"log_prob": leaf}, response_mask=mask, loss_agg_mode="token-mean", config=config)
+        found.append((loss.detach(), *torch.autograd.grad(loss, leaf)))
+    for loss, gradient in found:
+        assert torch.equal(loss, found[0][0]) and torch.equal(gradient, found[0][1]) and gradient.isfinite().all()

@@ -19,7 +19,7 @@ from verl_trgrpo.analysis.options import RolloutOptions
 from verl_trgrpo.common.progress import Progress
 from verl_trgrpo.common.text import first_line
 from verl_trgrpo.core import group_relative_advantages
-from verl_trgrpo.data.prompts import RolloutPrompts, prompt_settings
+from verl_trgrpo.data.prompts import RolloutPrompts, context_of, prompt_settings
 from verl_trgrpo.data.rows import Row
 from verl_trgrpo.evaluation.checkpoint import config_of_run, find_model, merged_model
 from verl_trgrpo.evaluation.evaluate import load_evaluable_rows
@@ -201,6 +201,7 @@ def load_policy(path: str | Path, device: str, config: DictConfig | None = None)
     from transformers import AutoModelForCausalLM, GenerationConfig
 
     prompts = RolloutPrompts(prompt_settings(config or OmegaConf.create(), str(path)))
+    context_of(str(path))  # opens config.json within limits, before the library does
     tokenizer = prompts.tokenizer
     try:
         # Fused attention kernels have no rule for batched backward passes.

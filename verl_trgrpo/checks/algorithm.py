@@ -45,7 +45,7 @@ def drift_findings(view: RunView) -> list[Finding]:
         like = [base for base in bases if _base_value(base, key) == value]
         if key in points or like:
             fix = f"choose algorithm={like[0]}" if like else "keep it if that is what you study"
-            reason = f"algorithm={algorithm} means {as_plain_yaml(meant)}; remove it, or {fix}"
+            reason = f"algorithm={algorithm} is defined with {key}={as_plain_yaml(meant)}; remove the setting, or {fix}"
             findings.append(view.finding(key, reason, Level.WARNING))
     return findings
 

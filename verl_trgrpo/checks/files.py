@@ -173,7 +173,9 @@ def _code_errors(model: Path, tokenizer: Path, trusted: bool, key: str) -> list[
     if "tokenizer_class" not in own:
         # Then transformers asks the model's configuration for it, which may be code as well.
         parts.append((read_json(model / "config.json"), "AutoConfig"))
-    if trusted or not any(part in (content.get("auto_map") or {}) for content, part in parts):
+    # transformers takes a list for the tokenizer's class as well.
+    maps = [(content.get("auto_map") or {}, part) for content, part in parts]
+    if trusted or not any(part in found if isinstance(found, dict) else True for found, part in maps):
         return []
     return [
         f"{key}={tokenizer}: brings Python code (auto_map), which veRL would execute; read it, then set "
@@ -183,7 +185,7 @@ def _code_errors(model: Path, tokenizer: Path, trusted: bool, key: str) -> list[
 
 def _config_errors(model: Path, view: RunView) -> list[str]:
     try:
-        ask_model("config", model_facts(view.config))
+        ask_model("context", model_facts(view.config))
     except (ValueError, TimeoutError) as error:
         return [f"{MODEL_PATH}={model}: cannot be opened ({first_line(error)}); get the model again"]
     return []

@@ -37,10 +37,8 @@ _STORAGE = "transfer_queue.backend.SimpleStorage.num_data_storage_units"
 # Packages of the rollout engines.
 _ENGINES = {"vllm": "vllm", "sglang": "sglang", "trtllm": "tensorrt_llm"}
 # Packages of the trackers that veRL imports only when training starts.
-_PACKAGES = {
-    "wandb": "wandb", "mlflow": "mlflow", "swanlab": "swanlab", "tensorboard": "tensorboard", "clearml": "clearml",
-    "trackio": "trackio", "vemlp_wandb": "volcengine_ml_platform",
-}  # fmt: skip
+_PACKAGES = {"vemlp_wandb": "volcengine_ml_platform", "tracking": "wandb"}
+_BUILT_IN = ("console", "file")
 # A cluster that is up answers in a few seconds.
 _CLUSTER_SECONDS = 60.0
 # Prints the GPUs, counted as veRL does, and the CPUs of a cluster.
@@ -128,7 +126,7 @@ def _missing_packages(view: RunView) -> Iterator[tuple[str, str]]:
         )
         yield f"{ROLLOUT}.name", f"{ROLLOUT}.name={engine}: {package} is not installed on this machine; {fix}"
     for name in loggers_of(view.config):
-        package = _PACKAGES.get(name)
+        package = "" if name in _BUILT_IN else _PACKAGES.get(name, name)
         if package and importlib.util.find_spec(package) is None:
             message = f"trainer.logger={name}: {package} is not installed on this machine; pip install {package}, or leave it out"
             yield "trainer.logger", message
@@ -162,8 +160,11 @@ def _resource_findings(view: RunView, cluster: tuple[str, str] | None, level: Le
     findings = []
     if found_gpus < gpus and (cluster or told["gpus"] is None):  # else Ray has what it is told
         more = f", {gpus} with those of other pools" if gpus > view.gpus else ""
-        reason = f"times trainer.nnodes={trainer.nnodes} makes {view.gpus} GPUs{more}, {place} has {found_gpus}"
-        findings.append(view.finding(GPUS, f"{reason}; lower it, or train where they are", level))
+        reason = (
+            f"with trainer.nnodes={trainer.nnodes} the run needs {view.gpus} GPUs{more}, and {place} has {found_gpus}"
+        )
+        fix = f"lower {GPUS}" if found_gpus else "train on a machine with GPUs, or add platform=cpu"
+        findings.append(view.finding(GPUS, f"{reason}; {fix}", level))
     has = found_cpus if cluster or told["cpus"] is None else told["cpus"]
     if has < cpus and (view.trains or has == told["cpus"]) and (cluster or trainer.nnodes == 1):
         key = "ray_kwargs.ray_init.num_cpus"

@@ -6,7 +6,7 @@ rest: without ``model`` in it the run goes on from the step of the checkpoint wi
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ from verl_trgrpo.checks.files import RESUME_PATH
 from verl_trgrpo.checks.view import CRITIC, RunView
 from verl_trgrpo.common.files import read_json
 from verl_trgrpo.common.findings import Finding, InvalidInputError, Level
+from verl_trgrpo.common.foreign import ForeignFileError
 from verl_trgrpo.runs.checkpoints import (
     DATA_STATE,
     FSDP_RECORD,
@@ -28,6 +29,7 @@ from verl_trgrpo.runs.checkpoints import (
 )
 from verl_trgrpo.runs.keys import GPUS, MODEL_PATH
 from verl_trgrpo.runs.run_directory import data_fingerprints, length_asked_for, read_config, recorded_files
+from verl_trgrpo.runs.weights import broken_weights
 
 # Kinds of content, and the names of their shards.
 _SHARDS = {"model": "model", "optimizer": "optim", "extra": "extra_state"}
@@ -39,19 +41,26 @@ _SHARDED: dict[Any, int | None] = {"fsdp": 1, "fsdp2": 2, "fsdp_turbo": None, "v
 def resume_findings(view: RunView) -> list[Finding]:
     """Check what a run will save, and what it resumes from unless it is finished."""
     try:
-        return [*_saving_findings(view), *([] if view.finished else loading_findings(view))]
+        return [*_saving_findings(view), *([] if view.finished else loading_findings(view, weights=True))]
     except ValueError as error:  # a file of the run is damaged
         return [Finding.error("trainer.default_local_dir", str(error))]
 
 
-def loading_findings(view: RunView) -> list[Finding]:
-    """Check the checkpoint that a run would resume from, if there is one; its path has passed the checks of files."""
+def loading_findings(view: RunView, weights: bool = False) -> list[Finding]:
+    """Check the checkpoint that a run would resume from, if there is one; its path has passed the checks of files.
+
+    With `weights` also whether its weights are finite, which reads them all.
+    """
     mode = view.config.trainer.resume_mode
+
+    def look(checkpoint: Path) -> list[Finding]:
+        return _checkpoint_findings(checkpoint, view) or (_weights_findings(checkpoint, view) if weights else [])
+
     if mode == "resume_path":
         checkpoint = Path(view.config.trainer.resume_from_path)
         if problems := damage(checkpoint):
             return [view.finding(RESUME_PATH, f"{problem}; choose another checkpoint") for problem in problems]
-        state, findings = checkpoint / DATA_STATE, _checkpoint_findings(checkpoint, view)
+        state, findings = checkpoint / DATA_STATE, look(checkpoint)
         if not state.exists():
             reason = f"{DATA_STATE} is missing; the order of the data starts over"
             findings.insert(0, view.finding(RESUME_PATH, reason, Level.WARNING))
@@ -67,16 +76,17 @@ def loading_findings(view: RunView) -> list[Finding]:
         return [Finding.error("trainer.default_local_dir", message) for message in error.messages]
     if chosen is None:
         return []
-    return [*_offering_another(_checkpoint_findings(chosen, view), chosen, view), *_changed_findings(chosen, view)]
+    return [*_offering_another(look, chosen, view), *_changed_findings(chosen, view)]
 
 
-def _offering_another(findings: list[Finding], chosen: Path, view: RunView) -> list[Finding]:
-    """Add the latest other checkpoint that the run can resume from to the errors about the chosen one."""
+def _offering_another(look: Callable[[Path], list[Finding]], chosen: Path, view: RunView) -> list[Finding]:
+    """Return what `look` finds about a checkpoint, with the latest other one that the run can resume from in its errors."""
+    findings = look(chosen)
     if not any(each.level is Level.ERROR for each in findings):
         return findings
     earlier = sorted((path for path in checkpoints(view.run.directory) if path != chosen), key=step_of, reverse=True)
     for other in earlier:
-        if not damage(other) and not any(each.level is Level.ERROR for each in _checkpoint_findings(other, view)):
+        if not damage(other) and not any(each.level is Level.ERROR for each in look(other)):
             offer = f", or go on from {other.name}: trainer.resume_mode=resume_path {RESUME_PATH}={other}"
             return [replace(each, message=each.message + offer * (each.level is Level.ERROR)) for each in findings]
     return findings
@@ -142,6 +152,19 @@ def _checkpoint_findings(checkpoint: Path, view: RunView) -> list[Finding]:
         else:
             reason = f"how it saves checkpoints is not known here, so {checkpoint} was not checked"
             findings.append(view.finding(key, reason, Level.NOT_CHECKED))
+    return findings
+
+
+def _weights_findings(checkpoint: Path, view: RunView) -> list[Finding]:
+    """Check that the weights of an undamaged checkpoint are finite."""
+    findings = []
+    for name, section in _models(view):
+        key = f"{section}.checkpoint.load_contents"
+        try:
+            if broken := broken_weights(checkpoint / name):
+                findings.append(Finding.error(key, f"{broken}; start over with trainer.resume_mode=disable"))
+        except ForeignFileError as error:
+            findings.append(Finding.not_checked(key, str(error)))
     return findings
 
 

@@ -102,9 +102,6 @@ RULES = (
     Rule("trainer.critic_warmup", "needs_critic",
          "the run has no critic, and the policy would not be updated before that step; set it to 0",
          asked="trainer.critic_warmup > 1"),
-    _Warning("trainer.balance_batch", "trainer.balance_batch",
-             "has no effect, veRL's v1 trainer always balances the tokens of its GPUs and so reorders a batch; remove it",
-             asked="True", v1=True),
     _Warning("validation.do_sample", "validation.temperature > 0",
              "has no effect, validation is greedy; set the temperature to 1.0, or do_sample to false", v1=True),
     _Warning("validation.temperature", "validation.do_sample",
@@ -112,8 +109,6 @@ RULES = (
              "greedy responses", asked="validation.temperature > 0", v1=True),
     _Warning("validation.n", "validation.temperature > 0",
              "all responses to a prompt are equal; set n to 1, or the temperature to 1.0", asked="validation.n > 1", v1=True),
-    _Warning("rollout.do_sample", "False", "has no effect, training samples at {rollout.temperature}; remove it",
-             asked="rollout.do_sample is False", v1=True),
     _Warning("rollout.multi_turn.enable", "may_call_tools",
              "has no effect with {rollout.agent.default_agent_loop} and no row that names another, responses have one turn; set "
              "that to tool_agent", v1=True),
@@ -154,7 +149,8 @@ RULES = (
          "a run that resumes would forget the history of {algorithm.adv_estimator}, which only veRL's v1 trainer saves; set it "
          "to true, or trainer.resume_mode to disable", asked="algorithm.adv_estimator == 'ha_dw'"),
     Rule("data.gen_batch_size", "data.train_batch_size % data.gen_batch_size == 0",
-         "with {data.train_batch_size} veRL fails at step 1, it draws whole batches of this size; set it to a divisor",
+         "veRL draws whole batches of this size and fails at step 1 with {data.train_batch_size}; set data.gen_batch_size to a "
+         "divisor of data.train_batch_size",
          asked="data.gen_batch_size is not None and trainer.v1.trainer_mode == 'sync' and not algorithm.filter_groups.enable",
          v1=True),
     *(Rule(f"rollout.{name}_length", f"rollout.{name}_length == data.max_{name}_length",
@@ -189,11 +185,38 @@ RULES = (
          "veRL takes {data.train_batch_size} only if it is {trainer.v1.separate_async.parameter_sync_step} times "
          "{actor.ppo_mini_batch_size}; correct one of them", asked=_SEPARATE, v1=True),
     Rule("rollout.nnodes", "rollout.nnodes > 0 and rollout.n_gpus_per_node > 0",
-         "a rollout of its own needs GPUs of its own; set both to 1 or more", asked=_SEPARATE, v1=True),
+         "separate_async samples on GPUs of the rollout alone; set actor_rollout_ref.rollout.nnodes and "
+         "actor_rollout_ref.rollout.n_gpus_per_node to 1 or more", asked=_SEPARATE, v1=True),
     Rule("rollout.checkpoint_engine.backend", "rollout.checkpoint_engine.backend != 'naive'",
-         "weights cannot reach the GPUs of a rollout of its own through it; set it to nccl", asked=_SEPARATE, v1=True),
+         "it carries no weights to other GPUs; set "
+         "actor_rollout_ref.rollout.checkpoint_engine.backend=nccl", asked=_SEPARATE, v1=True),
     Rule("reward_model.enable_resource_pool", "reward_model.enable_resource_pool",
          "a rollout of its own never leaves GPUs to the reward model", asked=f"{_SEPARATE} and reward_model.enable", v1=True),
+    Rule("trainer.v1.trainer_mode", "model.lora.merge",
+         "a rollout of its own gets the weights of the base model and no adapter, so it never samples from what is trained "
+         "(veRL issue 7495)", asked=f"{_SEPARATE} and {_HAS_LORA}", v1=True),
+    _Warning("trainer.v1.trainer_mode", "correction.rollout_is is not None or correction.rollout_rs is not None",
+             "responses come from older weights than those that are trained, which is not corrected; set "
+             "algorithm.rollout_correction.rollout_is=token", asked="trainer.v1.trainer_mode != 'sync'", v1=True),
+    _Warning("rollout.ignore_eos", "False", "every response goes on to data.max_response_length; set it to false",
+             asked="rollout.ignore_eos"),
+    _Warning("rollout.logprobs_mode", "rollout.temperature == 1 and rollout.top_p == 1 and rollout.top_k in (-1, 0)",
+             "the rollout logs probabilities before temperature and top-p, which are compared with those of the trainer behind "
+             "them; set it to processed_logprobs", asked="rollout.logprobs_mode not in (None, 'processed_logprobs')"),
+    _Warning("rollout.repetition_penalty", "False", "has no effect, veRL's agent loop sends 1.0 with each request; remove it",
+             asked="rollout.repetition_penalty not in (None, 1)"),
+    _Warning("actor.use_kl_loss", "actor.kl_loss_coef != 0",
+             "with {actor.kl_loss_coef} the reference model is paid for and has no effect; set it to false, unless a shaping of "
+             "your own takes ref_log_prob"),
+    _Warning("actor.entropy_coeff", "0 <= actor.entropy_coeff <= 0.1",
+             "below 0 it rewards certainty, above 0.1 noise outweighs the reward; choose between 0 and 0.01",
+             asked="actor.entropy_coeff"),
+    _Warning("actor.kl_loss_coef", "0 <= actor.kl_loss_coef <= 1",
+             "the loss is mostly the distance from the reference model; choose between 0 and 0.1", asked="actor.use_kl_loss"),
+    _Warning("actor.ppo_epochs", "actor.ppo_epochs <= 10",
+             "later passes over a batch are clipped nearly everywhere; 1 to 4 are usual", asked="True"),
+    Rule("optim.min_lr_ratio", "optim.min_lr_ratio <= 1",
+         "the learning rate would end above {optim.lr}; choose between 0 and 1", asked="optim.min_lr_ratio"),
 )  # fmt: skip
 
 # How a step is split into updates, micro-batches and GPUs, some of which veRL meets at step 1.
@@ -215,7 +238,8 @@ SIZES = (
     _Warning("trainer.total_training_steps", "not steps_of_epochs or trainer.total_training_steps <= steps_of_epochs",
              "{trainer.total_epochs} of {= rows} rows has {= steps_of_epochs} steps, after which veRL stops, without the "
              "validation and checkpoint of a last step; set trainer.total_epochs="
-             "{= -(-trainer.total_training_steps // (rows // data.train_batch_size))}, or it to {= steps_of_epochs}"),
+             "{= -(-trainer.total_training_steps // (rows // data.train_batch_size))}, or "
+             "trainer.total_training_steps={= steps_of_epochs}"),
     Rule("actor.strategy", _KNOWN, "how it splits a model over GPUs is not known here", level=Level.NOT_CHECKED),
     Rule("rollout.tensor_model_parallel_size",
          "gpus % (rollout.tensor_model_parallel_size * rollout.data_parallel_size) == 0",

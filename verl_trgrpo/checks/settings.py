@@ -21,7 +21,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from verl_trgrpo.checks.tables import full
 from verl_trgrpo.checks.view import OWN_MANAGER, RunView
-from verl_trgrpo.common.findings import Finding
+from verl_trgrpo.common.findings import Finding, Level
 from verl_trgrpo.common.text import as_plain_yaml, as_yaml, did_you_mean, nearest, nearest_key
 from verl_trgrpo.data.prompts import TOOLS
 from verl_trgrpo.runs.compose import flat, selected
@@ -170,8 +170,14 @@ def _unread_findings(config: DictConfig, defaults: DictConfig) -> list[Finding]:
     for key, value in flat(config).items():
         if value is not None and value != selected(defaults, key) and (place := place_of(key)):
             plus = " (on the command line with a plus)" if place.startswith(MANAGER_OPTIONS) else ""
-            message = f"{key}={as_plain_yaml(value)}: veRL's trainer does not read it; set {place}{plus}"
-            findings.append(Finding.warning(key, message))
+            decides = (
+                key.partition(".")[0] in OLD_SECTIONS
+            )  # the run would optimise another reward than the one asked for
+            reason = (
+                f"veRL's trainer does not read it{', and takes another reward' if decides else ''}; set {place}{plus}"
+            )
+            level = Level.ERROR if decides else Level.WARNING
+            findings.append(Finding(level, key, f"{key}={as_plain_yaml(value)}: {reason}"))
     for name in map(str, selected(config, _CUSTOM) or ()):
         meant = nearest(name, _CUSTOM_NAMES, cutoff=0.75)
         if meant and name not in _CUSTOM_NAMES:

@@ -36,7 +36,8 @@ SWITCHES = (
     Switch("actor.kl_loss_coef actor.kl_loss_type", "actor.use_kl_loss", off=(0,)),
     # A recipe may say where a reference model is kept for those algorithms that have one.
     Switch("ref.*", "actor.use_kl_loss or algorithm.use_kl_in_reward",
-           "the run has no reference model; remove it, or set one of them to true", without="*.strategy *.fsdp_config.*"),
+           "the run has no reference model with {actor.use_kl_loss} and {algorithm.use_kl_in_reward}; remove it, or set "
+           "actor_rollout_ref.actor.use_kl_loss=true", without="*.strategy *.fsdp_config.*"),
     Switch("algorithm.pf_ppo.*", "algorithm.use_pf_ppo", "rows are not redrawn; remove it"),
     Switch("algorithm.gamma algorithm.lam", f"algorithm.adv_estimator not in {_WITHOUT_DISCOUNT}",
            "which does not discount"),

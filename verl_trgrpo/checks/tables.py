@@ -11,6 +11,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cache
@@ -78,9 +79,11 @@ class Rule:
             return []
         shown = ", ".join(f"{key}={as_plain_yaml(found[key])}" for key in [*found][:_SHOWN])
         more = f" and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
-        others = [f"{key}={as_plain_yaml(view[key])}" for key in needs.keys if key not in found]
+        unmet = needs.unmet(view)
+        others = [f"{key}={as_plain_yaml(view[key])}" for part in unmet for key in part.keys if key not in found]
         given = f" with {' and '.join(others)}" if others and "{" not in self.otherwise else ""
-        fix = "" if ";" in self.otherwise else self._fix(needs.remedy)
+        remedies = [part.remedy for part in unmet]
+        fix = "" if ";" in self.otherwise else self._fix(" ".join(remedies) if all(remedies) else "")
         return [Finding(self.level, next(iter(found)), f"{shown}{more}{self._problem(given, self._reason(view))}{fix}")]
 
     def _problem(self, given: str, reason: str) -> str:
@@ -153,10 +156,21 @@ class Condition(ast.NodeTransformer):
         tree = ast.parse(text, mode="eval")
         self.keys: dict[str, None] = {}
         self.remedy = _remedy(tree.body)
+        parts = tree.body.values if isinstance(tree.body, ast.BoolOp) and isinstance(tree.body.op, ast.And) else []
+        self._parts = [Condition(ast.unparse(part)) for part in parts]
         self._code = compile(ast.fix_missing_locations(self.visit(tree)), text, "eval")
 
     def __call__(self, view: RunView) -> Any:
         return eval(self._code, {"__builtins__": {}, "view": view})
+
+    def unmet(self, view: RunView) -> list[Condition]:
+        """Return the parts of a conjunction that are not true; a condition of another form is one part."""
+        unmet = []
+        with suppress(TypeError):  # of a part that relies on an earlier one, as in `0 < (len or 0) and len <= most`
+            for part in self._parts:
+                if not part(view):
+                    unmet.append(part)
+        return unmet or [self]
 
     def visit_Attribute(self, node: ast.Attribute) -> ast.expr:
         key = ast.unparse(node)

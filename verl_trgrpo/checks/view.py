@@ -109,7 +109,8 @@ class RunView:
         Models that also see or hear keep those of the decoder one level down.
         """
         content = read_json(Path(str(self[MODEL_PATH])).expanduser() / "config.json")
-        figures = (content.get("text_config") or {}) | content
+        inner = content.get("text_config")
+        figures = (inner if isinstance(inner, dict) else {}) | content
         return defaultdict(lambda: None, {name: value for name, value in figures.items() if isinstance(value, int)})
 
     @property
@@ -208,7 +209,7 @@ class RunView:
         """Return what renders the prompts, or why they are not compared: it takes a second to load a large tokenizer."""
         tokenizer = Path(str(self[TOKENIZER] or self[MODEL_PATH])).expanduser()
         if not any(self.files(key) for key in DATA) or not tokenizer.is_dir():
-            return "that needs data and a tokenizer on this machine"
+            return "the data or the tokenizer are not on this machine"
         if self.data_set:
             return f"{self.data_set} reads the files"
         try:

@@ -14,7 +14,9 @@ from pathlib import Path
 from typing import Any, get_type_hints
 
 from verl_trgrpo import __version__
+from verl_trgrpo.common.findings import raise_invalid
 from verl_trgrpo.common.options import exit_code, parse_options
+from verl_trgrpo.common.secrets import word_problems
 from verl_trgrpo.common.text import did_you_mean, escape_controls
 
 # Name, function in `verl_trgrpo.cli` and summary. The function takes the dataclass that its parameter `options` is annotated
@@ -63,6 +65,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(words: list[str]) -> int:
+    raise_invalid(word_problems(words))
     for length in (1, 2, 3):
         name = " ".join(words[:length])
         if name in COMMANDS:

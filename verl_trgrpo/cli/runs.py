@@ -80,8 +80,8 @@ def train_run(overrides: Sequence[str], source: str | Path, title: str | None = 
     for line in figures(steps):
         print(line)
     for finding in judge(steps):
-        if finding.stands:
-            print(f"warning              {finding.message}")
+        if finding.sick:
+            print(f"warning              {finding.message}\n                     {finding.remedy}")
     print(f"curves               {curves}")
     print(f"checkpoint           {outcome.checkpoint or 'none saved (trainer.save_freq)'}")
     if outcome.log_file is None:
@@ -205,10 +205,13 @@ def health(options: HealthOptions) -> int:
       verl-trgrpo health runs/quickstart/tr_grpo-seed0
       verl-trgrpo health metrics.jsonl || scancel $JOB     a file of veRL's file logger; for scripts
 
+    notes:
+      Each quantity is judged against its own start or best in this run. What began first is first: the rest may follow from it.
+
     exit codes:
-      0 no signal stands at the last step, 1 one does, 2 the path holds no metrics
+      0 sound, 1 a signal stands at the last step, or took a share of the run that counts, 2 the path holds no metrics
     """
-    from verl_trgrpo.runs.health import judge
+    from verl_trgrpo.runs.health import judge, unjudged
 
     if not options.path.exists():
         raise ValueError(f"{options.path} does not exist; name a run directory or a file of veRL's file logger")
@@ -220,7 +223,14 @@ def health(options: HealthOptions) -> int:
         )
     findings = judge(steps)
     for finding in findings:
-        print(escape_controls(f"{'stands' if finding.stands else 'over  '}  {finding.message}"))
-    standing = sum(finding.stands for finding in findings)
-    print(f"{len(steps)} steps, the last is {steps[-1].number}: {standing or 'no'} signal{'s' * (standing != 1)}")
-    return 1 if standing else 0
+        state = (
+            "note  " if finding.signal.note else "stands" if finding.stands else "lost  " if finding.lost else "over  "
+        )
+        print(escape_controls(f"{state}  {finding.message}"))
+        if finding.stands or finding.lost:
+            print(escape_controls(f"        {finding.remedy}"))
+    sick = sum(finding.sick for finding in findings)
+    count = sum(step.number > 0 for step in steps)  # a validation may come before the first
+    missing = "; not judged: " + ", ".join(unjudged(steps)) if not sick and unjudged(steps) else ""
+    print(f"{count} steps, the last is {steps[-1].number}: {sick or 'no'} signal{'s' * (sick != 1)}{missing}")
+    return 1 if sick else 0

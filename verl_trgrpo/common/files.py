@@ -82,7 +82,13 @@ def file_sha256(path: Path) -> str:
 
 @contextlib.contextmanager
 def replaced_file(path: Path) -> Iterator[Path]:
-    """Yield a temporary path to write to; rename it to `path` when the block ends normally, else remove it."""
+    """Yield a temporary path to write to; rename it to `path` when the block ends normally, else remove it.
+
+    Raises:
+        ValueError: `path` is a device, a pipe or a directory, in whose place a file would stand.
+    """
+    if path.exists() and not path.is_file():
+        raise ValueError(f"{path} is a device, a pipe or a directory; name another file")
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         temporary.unlink(missing_ok=True)  # writing would follow a link that lies there
@@ -103,11 +109,12 @@ def directory_lock(directory: Path, owned: Owned = lambda _: ()) -> Iterator[Pat
     A replacement by `staged_directory` that was killed is undone or finished first.
 
     Raises:
-        ValueError: `directory` cannot be written, or another process is building it.
+        ValueError: `directory` cannot be written, another process is building it, or ``.NAME.old`` beside it is not what such a
+            replacement leaves: a directory of this user with what is `owned`. Anybody may have put it there, so it stays.
     """
     target = directory.resolve()
-    if target.is_file():
-        raise ValueError(f"{directory} is a file; name a directory")
+    if target.exists() and not target.is_dir():
+        raise ValueError(f"{directory} is no directory, but a file, pipe or device; name a directory")
     busy = f"another process ({{holder}}) is building {directory}; wait for it or stop it"
     with contextlib.ExitStack() as held:
         try:
@@ -115,7 +122,11 @@ def directory_lock(directory: Path, owned: Owned = lambda _: ()) -> Iterator[Pat
             held.enter_context(lock(_beside(target, "lock"), busy))
         except OSError as error:
             raise ValueError(f"cannot write to {directory} ({error.strerror}); choose another directory") from error
-        _settle(target, owned)
+        old = _beside(target, "old")
+        if os.path.lexists(old):
+            if not _is_left_over(old, owned):
+                raise ValueError(f"{old} was not left by an earlier build of {directory}; look at it and move it away")
+            _settle(target, owned)
         yield target
 
 
@@ -136,39 +147,55 @@ def staged_directory(directory: Path, owned: Owned = lambda _: ()) -> Iterator[P
         stage = _beside(target, "building")
         _remove(stage)
         stage.mkdir()
+        old, moved = _beside(target, "old"), False
         try:
             yield stage
             if target.exists():
                 shutil.copymode(target, stage)
-                target.rename(_beside(target, "old"))
+                if os.path.lexists(old):
+                    raise ValueError(f"{old} appeared while {directory} was built; look at it and move it away")
+                target.rename(old)
+                moved = True
             stage.rename(target)
         finally:
-            _settle(target, owned)
+            if moved:
+                _settle(target, owned)
             _remove(stage)
 
 
-def settle_directory(directory: Path) -> None:
+def settle_directory(directory: Path, owned: Owned) -> None:
     """Return a directory to its place that a killed replacement left beside it; do nothing if that is not needed or allowed."""
     target = directory.resolve()
     if not target.exists() and _beside(target, "old").is_dir():
-        with contextlib.suppress(ValueError, OSError), directory_lock(directory):
+        with contextlib.suppress(ValueError, OSError), directory_lock(directory, owned):
             pass
 
 
 def _settle(target: Path, owned: Owned) -> None:
     """Undo a replacement between its two renames, finish one after them."""
     old = _beside(target, "old")
-    if old.is_symlink() or not old.is_dir():
-        old.unlink(missing_ok=True)
-    elif not target.exists():
+    if not target.exists():
         old.rename(target)
     else:
-        for name in owned(old):
-            _remove(old / name)
-        for path in old.iterdir():
-            if not os.path.lexists(target / path.name):
+        own = [*owned(old)]
+        for path in [path for path in old.iterdir() if path.name not in own]:
+            if os.path.lexists(target / path.name):
+                _remove(path)
+            else:
                 path.rename(target / path.name)
-        shutil.rmtree(old)
+        for (
+            name
+        ) in own:  # what says whose directory it is comes last, so that a kill leaves a directory that can be settled
+            _remove(old / name)
+        old.rmdir()
+
+
+def _is_left_over(old: Path, owned: Owned) -> bool:
+    """Return whether a directory is one that a replacement moved aside: this user's, and of the same builder or empty."""
+    status = old.lstat()
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid():
+        return False
+    return not any(old.iterdir()) or any(os.path.lexists(old / name) for name in owned(old))
 
 
 def _beside(target: Path, ending: str) -> Path:

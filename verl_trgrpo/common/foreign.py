@@ -51,10 +51,10 @@ def open_foreign(path: Path, limit: int | None = None) -> BinaryIO:
     except (FileNotFoundError, NotADirectoryError) as error:
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path)) from error
     except (OSError, ValueError) as error:  # a ValueError for characters that no name may have
-        if not Path(path).is_symlink():
+        if getattr(error, "errno", None) != errno.ELOOP:
             reason = error.strerror if isinstance(error, OSError) else str(error)
             raise ForeignFileError(f"{path} cannot be opened ({reason}); restore it or change its rights") from error
-        target, snapshots = real_path(path), real_path(path).parents[1] / "snapshots"
+        target, snapshots = real_path(path), real_path(path).parent.parent / "snapshots"
         if target.parent.name == "blobs" and real_path(Path(path).parent).is_relative_to(snapshots):
             return open_foreign(target, limit)
         raise ForeignFileError(f"{path} is a link; put the file itself in its place") from error

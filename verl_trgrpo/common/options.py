@@ -101,7 +101,7 @@ def exit_code(program: Callable[[], int]) -> int:
         sys.stdout.flush()
         return code
     except KeyboardInterrupt as interrupt:
-        sys.stderr.write(f"\ninterrupted{'; ' if str(interrupt) else ''}{interrupt}\n")
+        sys.stderr.write(escape_controls(f"\ninterrupted{'; ' if str(interrupt) else ''}{interrupt}\n"))
         return 130
     except BrokenPipeError:
         # `| head` has read enough. Python must not flush the rest at exit; 141 is what a shell reports after SIGPIPE.

@@ -1,8 +1,13 @@
-"""Strings for messages, tables for terminals and Markdown, and HTML pages from templates."""
+"""Strings for messages, tables for terminals and Markdown, and HTML pages from templates.
+
+Values of others reach a medium through its function: a terminal `escape_controls`, Markdown `as_markdown`, pictures `as_label`,
+pages `render_page`.
+"""
 
 from __future__ import annotations
 
 import difflib
+import re
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -52,6 +57,26 @@ def escape_controls(text: str) -> str:
         else char
         for char in text
     )
+
+
+# What begins something in Markdown inside a line: HTML, entities, links, code, emphasis, tables, formulas; and addresses, which
+# become links by themselves.
+_MARKS = re.compile(r"[\\`*\[\]<>|&~$@#]|(?<![^\W_])_|_(?![^\W_])|:(?=//)|(?<=www)\.", re.IGNORECASE)
+
+
+def one_line(value: Any, limit: int = 200) -> str:
+    """Return a value of others as one line of at most `limit` characters, none of which acts on a terminal."""
+    return _cut(escape_controls(str(value)).replace("\n", " ").replace("\t", " "), limit)
+
+
+def as_markdown(value: Any) -> str:
+    """Return a value of others for a line of Markdown, in which it is nothing but text."""
+    return _MARKS.sub(r"\\\g<0>", one_line(value))
+
+
+def as_label(value: Any) -> str:
+    """Return a value of others for a picture of matplotlib, which takes what is between dollar signs for a formula."""
+    return one_line(value, 60).replace("$", r"\$")
 
 
 def as_yaml(value: Any) -> str:

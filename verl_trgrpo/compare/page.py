@@ -125,8 +125,11 @@ def notes(arms: Mapping[str, Sequence[Run]], baseline: str, upto: int) -> list[s
         f"Not paired, because {baseline} has no run with that seed": [
             run.name for run in runs if run.label != baseline and run.seed not in seeds
         ],
-        "Sick at their last step (verl-trgrpo health)": [
-            f"{run.name}, {found.signal.name}" for run in runs for found in judge(run.steps) if found.stands
+        "Sick (verl-trgrpo health)": [
+            f"{run.name}, {found.signal.name} from step {found.first}"
+            for run in runs
+            for found in judge(run.steps)
+            if found.sick
         ],
         "Not a number, and left out": [text for run in runs for text in _not_finite(run)],
     }

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import io
 import math
+import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from verl_trgrpo.common.files import write_bytes
-from verl_trgrpo.common.text import count_of
+from verl_trgrpo.common.text import as_label, count_of
 from verl_trgrpo.compare.arms import Run
 from verl_trgrpo.runs.health import judge
 from verl_trgrpo.runs.metrics import (
@@ -118,7 +119,7 @@ def plot_run(steps: Sequence[Step], path: Path, title: str, weight_range: tuple[
             ("token weight: mean, and one standard deviation", {"": WEIGHT}),
         ]
     figure, axes = _new_figure((10.5, 1.2 + 2.9 * len(panels) / 2), [head for head, _ in panels], columns=2)
-    figure.suptitle(title)
+    figure.suptitle(as_label(title))
     for axis, (_, lines) in zip(axes, panels, strict=True):
         for number, (label, metric) in enumerate(lines.items()):
             points = series(steps, metric)
@@ -140,8 +141,8 @@ def _shade_signals(figure: Any, axes: Sequence[Any], steps: Sequence[Step]) -> N
     """Shade the steps of signals of :mod:`verl_trgrpo.runs.health`, and name the signals below the panels."""
     findings = judge(steps)
     for axis in axes:
-        for finding in findings:
-            axis.axvspan(finding.first - 0.5, finding.last + 0.5, color=COLORS[1], alpha=0.12, linewidth=0)
+        for each in findings:
+            axis.axvspan(each.first - 0.5, each.last + 0.5, color=COLORS[1], alpha=0.25 / len(findings), linewidth=0)
     if findings:
         figure.supxlabel("\n".join(f"shaded: {each.signal.name}, {each.steps}" for each in findings), fontsize="small")
 
@@ -171,7 +172,7 @@ def _new_figure(size: tuple[float, float], titles: Sequence[str], columns: int =
     FigureCanvasAgg(figure)
     axes = figure.subplots(len(titles) // columns, columns, squeeze=False).flatten()
     for axis, title in zip(axes, titles, strict=True):
-        axis.set(title=title, xlabel="step")
+        axis.set(title=as_label(title), xlabel="step")
         axis.xaxis.set_major_locator(MaxNLocator(integer=True))
         axis.grid(alpha=0.3)
     return figure, [*axes]
@@ -180,7 +181,9 @@ def _new_figure(size: tuple[float, float], titles: Sequence[str], columns: int =
 def _as_png(figure: Any) -> bytes:
     """Return the figure as a PNG file; equal figures give equal bytes."""
     buffer = io.BytesIO()
-    figure.savefig(buffer, format="png", dpi=170)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph", UserWarning)  # a name may have letters that the font has not
+        figure.savefig(buffer, format="png", dpi=170)
     return buffer.getvalue()
 
 
@@ -204,7 +207,7 @@ def _plot(title: str, y_label: str, drawn: Sequence[Curve]) -> bytes:
             axis.plot(points.dropna(), ".-", color=look["color"], markersize=2, linewidth=0.7, alpha=0.55)
         ends = (curve.mean - curve.half_width, curve.mean + curve.half_width)
         axis.fill_between(curve.mean.index, *ends, color=look["color"], alpha=0.13, linewidth=0)
-        label = f"{curve.label} ({count_of(curve.counted, 'seed')})"
+        label = f"{as_label(curve.label)} ({count_of(curve.counted, 'seed')})"
         axis.plot(curve.mean, **look, linewidth=2.2, markevery=max(1, len(curve.mean) // 12), label=label)
     figure.legend(loc="outside lower center", ncols=2, fontsize=9.5, frameon=False)
     return _as_png(figure)

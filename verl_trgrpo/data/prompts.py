@@ -80,6 +80,19 @@ def close_sandbox() -> None:
     _sandbox(os.getpid()).close()
 
 
+def context_of(model: str) -> int | None:
+    """Return the tokens that a model takes, None where its config.json does not say; code of the model is not run.
+
+    Raises:
+        ValueError: it is no model that transformers can open within the limits of the sandbox.
+    """
+    try:
+        found = ask_model("context", {"config": _downloaded(_expanded(model)), "trust": False})
+    except (ValueError, OSError, TimeoutError) as error:
+        raise ValueError(f"model={model} cannot be loaded ({first_line(error)}); give another") from error
+    return found if isinstance(found, int) else None
+
+
 def model_facts(config: DictConfig) -> dict[str, Any]:
     """Return what `ask_model` is told of a run's model."""
     path = _expanded(OmegaConf.select(config, f"{_MODEL}.path"))

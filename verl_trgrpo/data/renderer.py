@@ -152,7 +152,7 @@ QUESTIONS: dict[str, Callable[..., Any]] = {
     "tokens": partial(_rendered, list),
     "lengths": partial(_rendered, len),
     "text": lambda model, token_ids: _renderer(model).tokenizer.decode(token_ids),
-    "config": lambda model: bool(_config(model)),
+    "context": lambda model: getattr(_config(model), "max_position_embeddings", None),
     "linear modules": _linear_modules,
     "vocabulary": _vocabulary,
 }

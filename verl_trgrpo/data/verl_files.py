@@ -184,7 +184,9 @@ def _check_pattern(path: Path) -> None:
         found = []
     if len(found) != 1 or not Path(found[0]).exists() or not path.samefile(found[0]):
         names = ", ".join(Path(name).name for name in found[:3]) or "no file"
-        raise UnreadableError(f"{path} is a pattern to veRL, which would read {names}; rename it without []*?")
+        raise UnreadableError(
+            f"veRL reads the name {path} as a pattern, and would open {names}; rename the file without []*?"
+        )
 
 
 def _open_json(path: Path) -> DataFile:

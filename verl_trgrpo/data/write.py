@@ -111,7 +111,7 @@ class DataSet:
         """
         if inside := [path.name for path in self.inputs.values() if path.resolve().parent == self.out.resolve()]:
             raise ValueError(f"out={self.out} holds the input {', '.join(inside[:5])}; choose another directory")
-        settle_directory(self.out)
+        settle_directory(self.out, self._owned)
         found = self._found()
         if not self.force and self._identity.items() <= found.items() and _is_intact(self.out, found):
             return True
@@ -182,7 +182,8 @@ class DataSet:
 def _is_intact(directory: Path, manifest: Mapping[str, Any]) -> bool:
     """Return whether every file of `manifest` is in `directory` with the recorded sha256."""
     files = _files_of(manifest)
-    return files.keys() == manifest["files"].keys() and all(
+    whole = isinstance(manifest.get("files"), dict) and files.keys() == manifest["files"].keys()
+    return whole and all(
         (directory / name).is_file() and file_sha256(directory / name) == facts["sha256"]
         for name, facts in files.items()
     )

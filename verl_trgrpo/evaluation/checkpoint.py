@@ -15,17 +15,17 @@ import yaml
 from omegaconf import DictConfig, OmegaConf
 
 from verl_trgrpo.common.files import read_json, staged_directory, write_json
-from verl_trgrpo.common.foreign import check_model_directory
+from verl_trgrpo.common.foreign import ForeignFileError, check_model_directory
+from verl_trgrpo.common.text import as_markdown
 from verl_trgrpo.runs.checkpoints import checkpoints, latest_checkpoint, step_of, tracked_checkpoint
 from verl_trgrpo.runs.environment import accelerator_found, training_environment
 from verl_trgrpo.runs.metrics import MetricsLog
 from verl_trgrpo.runs.records import read_record
 from verl_trgrpo.runs.run_directory import TRAINING_DATA, base_model, read_config, run_settings, short_path
+from verl_trgrpo.runs.weights import WEIGHTS, broken_weights
 
 _ORIGIN = "merged_from.json"
 _SHARDED = "fsdp_config.json"
-# Optimizer shards (optim_*.pt) do not matter, and are often left out of copies.
-_WEIGHTS = ("*.safetensors", "*.bin", "model_*.pt")
 _HUB_NAME = re.compile(r"\w[\w.-]*/\w[\w.-]*")
 
 
@@ -107,7 +107,7 @@ def fingerprint(place: str) -> dict[str, Any]:
     path = Path(place)
     if not path.is_dir():
         return {"name": place}
-    files = sorted({file for pattern in _WEIGHTS for file in path.glob(pattern)})
+    files = sorted({file for pattern in WEIGHTS for file in path.glob(pattern)})
     weights = {file.name: [file.stat().st_size, file.stat().st_mtime_ns] for file in files}
     return {"name": str(path.resolve()), "weights": weights}
 
@@ -120,9 +120,13 @@ def merged_model(place: str, out: Path) -> str:
     whatever the shards are.
 
     Raises:
+        ValueError: weights are not finite.
         RuntimeError: the merger fails.
     """
     shards = Path(place)
+    with contextlib.suppress(ForeignFileError):  # a file of another kind, which is the engine's to refuse
+        if broken := broken_weights(shards):
+            raise ValueError(f"{broken}; choose another checkpoint, such as an earlier global_step_N")
     if not (shards / _SHARDED).is_file():
         return place
     parent = shards.parent if os.access(shards.parent, os.W_OK | os.X_OK) else out
@@ -132,7 +136,7 @@ def merged_model(place: str, out: Path) -> str:
     origin = fingerprint(place)
     if read_json(target / _ORIGIN) == origin:
         return str(target)
-    with staged_directory(target, os.listdir) as stage:
+    with staged_directory(target, _merged) as stage:
         # In a process of its own: it needs the memory of the whole model, which vLLM will want.
         merger = [sys.executable, "-m", "verl.model_merger", "merge", "--backend", "fsdp"]
         result = subprocess.run(
@@ -147,6 +151,12 @@ def merged_model(place: str, out: Path) -> str:
             raise RuntimeError(f"veRL's model merger failed on {shards} (exit code {result.returncode}): {ending}")
         write_json(stage / _ORIGIN, origin)
     return str(target)
+
+
+def _merged(directory: Path) -> list[str]:
+    """Return the entries of a merged model, its origin last."""
+    names = [path.name for path in directory.iterdir()] if read_json(directory / _ORIGIN) else []
+    return sorted(names, key=lambda name: name == _ORIGIN)
 
 
 def export(run: Path, out: Path) -> Path:
@@ -187,8 +197,8 @@ def model_card(checkpoint: Path) -> str:
         "validation accuracy in training": accuracy,
         "made with": ", ".join([*made_with, f"commit {record.commit or 'not recorded'}"]),
     }
-    lines = [f"- {name}: {value}" for name, value in facts.items()]
-    title = f"# {run_dir.name}, step {step}, by [verl-trgrpo](https://arxiv.org/abs/2511.00066)"
+    lines = [f"- {name}: {as_markdown(value)}" for name, value in facts.items()]
+    title = f"# {as_markdown(run_dir.name)}, step {step}, by [verl-trgrpo](https://arxiv.org/abs/2511.00066)"
     return "\n".join(["---", yaml.safe_dump(head).strip(), "---", "", title, "", *lines, ""])
 
 

@@ -18,7 +18,7 @@ from typing import Any
 from verl_trgrpo.common.files import open_plain
 from verl_trgrpo.common.progress import Progress, guarded_children
 from verl_trgrpo.common.text import first_line
-from verl_trgrpo.data.prompts import RolloutPrompts, close_sandbox
+from verl_trgrpo.data.prompts import RolloutPrompts, close_sandbox, context_of
 from verl_trgrpo.data.rows import Row
 from verl_trgrpo.evaluation.options import EvalOptions
 from verl_trgrpo.evaluation.response_store import Response, ResponseStore
@@ -109,8 +109,6 @@ class Generator:
     """
 
     def __init__(self, options: EvalOptions, model: str, jobs: Sequence[Job]) -> None:
-        from transformers import AutoConfig
-
         self._options = options
         self._sampling = {"temperature": options.sampling.temperature, "top_p": options.sampling.top_p}
         prompts = RolloutPrompts(options.prompt_settings(model))
@@ -121,13 +119,9 @@ class Generator:
         begun = prompts.of({"prompt": row.messages, "agent_name": row.agent_name} for row in rows.values())
         self._tokenizer, self._template = prompts.tokenizer, prompts.template
         self._prompts = {key: prompt.token_ids for key, prompt in zip(rows, begun, strict=True)}
-        close_sandbox()
         longest, most = max(map(len, self._prompts.values())), options.sampling.max_tokens
-        try:
-            described = AutoConfig.from_pretrained(model, trust_remote_code=False)
-        except ValueError as error:  # an unknown kind, or one that brings Python code
-            raise ValueError(f"model={model} cannot be loaded ({first_line(error)}); give another") from error
-        model_limit = getattr(described, "max_position_embeddings", None)
+        model_limit = context_of(model)
+        close_sandbox()
         # Some models take far more than a cache can hold; requesting less than that is safe, more is not.
         context = longest + most if model_limit is None or longest + most < model_limit else None
         self._log_file = options.directory / "vllm.log"

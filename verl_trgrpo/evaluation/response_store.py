@@ -10,9 +10,12 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from pydantic import Field
+
 from verl_trgrpo.common.files import lock, open_plain, read_json, write_json
 from verl_trgrpo.common.foreign import lines_of, open_foreign
 from verl_trgrpo.common.text import changes
+from verl_trgrpo.common.typed import Schema, Text, Whole, typed_line
 from verl_trgrpo.data.rows import Row
 from verl_trgrpo.tasks.answer_form import THINKING_OPENED, reward_input
 
@@ -45,6 +48,17 @@ class Response:
         )
 
 
+class ResponseLine(Schema):
+    """A response on disk."""
+
+    row: Whole
+    sample: Whole
+    text: str
+    tokens: Whole
+    cut: bool
+    extra: dict[Text, Any] = Field(default_factory=dict)
+
+
 class ResponseStore:
     """The responses of one evaluation; see `open_store`."""
 
@@ -66,7 +80,9 @@ class ResponseStore:
         # A line ends at a line feed only: the text may hold other separators.
         path = self.path(number)
         with open_foreign(path) as file:
-            found = [Response(**json.loads(line)) for line in lines_of(file, path) if line.endswith(b"\n")]
+            lines = [line for line in lines_of(file, path) if line.endswith(b"\n")]
+        read = [typed_line(ResponseLine, line, f"{path}, line {number},") for number, line in enumerate(lines, start=1)]
+        found = [Response(**{name: getattr(line, name) for name in ResponseLine.model_fields}) for line in read]
         return sorted(found, key=lambda response: (response.row, response.sample))
 
     def append(self, number: int, response: Response) -> None:

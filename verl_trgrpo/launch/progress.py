@@ -95,8 +95,10 @@ class RunProgress:
         self._bar.close()
 
     def _signal(self, steps: Sequence[Step]) -> None:
-        """Write a line for each signal that has appeared or ended since the last call."""
-        standing = {finding.signal.name: finding.message for finding in judge(steps) if finding.stands}
+        """Write a line for each signal that has appeared or ended since the last call, in a long run not at each step."""
+        if len(steps) % (1 + len(steps) // 1000):
+            return
+        standing = {found.signal.name: f"{found.message}; {found.remedy}" for found in judge(steps) if found.stands}
         for name in standing.keys() - self._standing.keys():
             self._bar.write(f"warning: {standing[name]}", file=self._stream)
         for name in self._standing.keys() - standing.keys():

@@ -141,9 +141,18 @@ def analyzer(drop_stop_words: bool = False) -> Any:
 
 def read_manifest(directory: Path) -> dict[str, Any] | None:
     """Return the manifest of an index, or None if there is none. A replacement that was killed is undone."""
-    settle_directory(directory)
+    settle_directory(directory, _owned)
+    return _manifest(directory) or None
+
+
+def _manifest(directory: Path) -> dict[str, Any]:
     manifest = read_json(directory / MANIFEST)
-    return manifest if "format" in manifest and isinstance(manifest.get("files"), dict) else None
+    return manifest if "format" in manifest and isinstance(manifest.get("files"), dict) else {}
+
+
+def _owned(directory: Path) -> tuple[str, ...]:
+    """Return the entries of an index in a directory."""
+    return (FILES, MANIFEST) if _manifest(directory) else ()
 
 
 def check_complete(directory: Path) -> dict[str, Any]:
@@ -212,7 +221,7 @@ def build_index(options: IndexOptions, progress: Progress = no_progress) -> dict
         ValueError: the corpus is damaged or has no passages, or the directory cannot be written.
     """
     status = options.corpus.stat()
-    with staged_directory(options.out, lambda _: (FILES, MANIFEST)) as stage:
+    with staged_directory(options.out, _owned) as stage:
         documents = _write(stage / FILES, options, progress)
         manifest = {
             "format": FORMAT,

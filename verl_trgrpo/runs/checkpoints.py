@@ -56,8 +56,8 @@ def choose_checkpoint(run_dir: Path) -> tuple[Path | None, str]:
     directories are.
 
     Returns:
-        the checkpoint, or None where nothing was saved, or one save was begun and not ended: the run starts from scratch then;
-            and a note if it is not the tracked one, else "".
+        the checkpoint, or None where no save was ended: the run starts from scratch then; and a note if it is not the tracked
+            one, else "".
 
     Raises:
         InvalidInputError: no checkpoint is complete; starting over is the user's decision.
@@ -73,8 +73,10 @@ def choose_checkpoint(run_dir: Path) -> tuple[Path | None, str]:
     if others := [other for other in there if other != tracked and not damage(other)]:
         chosen = max(others, key=step_of)
         return chosen, f"{found}; going on from {chosen.name}, the latest checkpoint that is whole"
-    if not has_tracker and len(there) <= 1:
-        return None, f"{there[0].name} was not saved to its end, and no other is there" if there else ""
+    if not has_tracker and not any((checkpoint / DATA_STATE).exists() for checkpoint in there):
+        # veRL writes the state of the data after the weights: these saves were begun and not ended.
+        names = ", ".join(sorted(checkpoint.name for checkpoint in there))
+        return None, f"{names} was not saved to its end, and no other checkpoint is there" if names else ""
     message = (
         f"{run_dir} has no checkpoint that can be loaded ({found}); restore one, or start over with "
         "trainer.resume_mode=disable"

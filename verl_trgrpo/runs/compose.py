@@ -14,8 +14,9 @@ from omegaconf import DictConfig, ListConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
-from verl_trgrpo.common.findings import InvalidInputError
+from verl_trgrpo.common.findings import InvalidInputError, raise_invalid
 from verl_trgrpo.common.foreign import read_foreign, real_path
+from verl_trgrpo.common.secrets import password_problems, word_problems
 from verl_trgrpo.config import CONFIG_DIRECTORIES, OWN_CONFIGS
 from verl_trgrpo.runs.hydra_messages import UNKNOWN_KEY, one_line, unknown_key
 from verl_trgrpo.runs.keys import OLD_SECTIONS
@@ -80,6 +81,7 @@ def compose(
         InvalidInputError: a file, group or key does not exist, or the syntax is wrong.
     """
     overrides = list(overrides)
+    raise_invalid(word_problems(overrides))
     recipe = _recipe_file(source)
     options = ["hydra.searchpath=[pkg://verl.trainer.config]"] if recipe else []
     chosen = [f"platform={platform}"] if platform and not chosen_value(overrides, "platform") else []
@@ -91,6 +93,7 @@ def compose(
             raise
         chosen = [f"+platform={platform}"]
         config, choices = _compose(source, recipe, [*chosen, *overrides])
+    raise_invalid(password_problems(_values(config)))
     naming = []
     unnamed = OmegaConf.select(config, "trainer.experiment_name") in _UNNAMED
     name = "-".join(filter(None, (recipe.stem if recipe else "", choices.get("algorithm"), _added_shaping(choices))))
@@ -103,6 +106,12 @@ def compose(
     )
     arguments = (*primary, *options, *chosen, *naming, *overrides)
     return ComposedRun(config, arguments, choices, frozenset(added_keys(overrides) - set(choices)))
+
+
+def _values(config: DictConfig) -> dict[str, Any]:
+    """Return all values of a configuration, those that refer to others or to the environment as they are resolved."""
+    written = flat(config)
+    return {key: resolved(config, key, value) if "${" in str(value) else value for key, value in written.items()}
 
 
 def _added_shaping(choices: Mapping[str, str]) -> str | None:

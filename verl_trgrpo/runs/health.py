@@ -1,74 +1,94 @@
-"""Judge a run by its metrics: one table of signals, each with what it means and what to do.
+"""Judge a run by its metrics: a row for each quantity of a sound run (docs/faults.md, "A run that is sick"), and one engine.
 
-Bounds come from the definitions of the metrics (not finite, 0) or lie well outside what the recorded runs of docs/results.md
-show: there entropy is at least 0.007 and at most 4 times its start, the gradient at most 5.3 times its start, abs(ppo_kl) at
-most 0.043, the KL loss at most 0.14, probabilities of rollout and training differ by at most 0.005, responses keep 0.46 of
-their length, 0.56 are cut off, and 0.20 of the tokens are clipped. tests/runs/test_health.py has a case for each row.
-
-Why not a package: rldoctor 0.2.0, the closest one, reads these files without adaptation and finds clipped and truncated
-runs, collapsed entropy and drift; it is silent on values that are not finite, on a learning rate of 0, equal groups, short
-responses, the mismatch of rollout and training, and token weights. The files stay as veRL writes them, so it can be used beside
-this.
+A level, the median of the last values, is compared with the quantity's own start or with the best level it had reached. It is
+sick if it is worse by more than the change that the row names and by more than its noise; two values are enough if they are
+worse by far more. tests/runs/made_runs.py makes the runs by which this is judged.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from verl_trgrpo.runs.metrics import CUT_OFF, EQUAL_GROUPS, GRAD_NORM, NO_ANSWER, REWARD, WEIGHT, Step
+import numpy as np
 
-ACCURACY = "validation accuracy"
-"""Stands for the mean accuracy over data sources, which is no metric of veRL's."""
+from verl_trgrpo.runs.history import REWARDS, TIMES, VALIDATION, Flags, History, Values, levels, noise_of, sums
+from verl_trgrpo.runs.metrics import REWARD, Step
 
-# Steps of which the mean is the start of a run.
-_START = 3
-# A state that has to last three steps or more has to last a third of the steps so far, up to this many. Of the 109 recorded runs
-# three then have signals: one that its learning rate killed, and two that ended with 10 and 14 steps without a gradient.
-_PATIENCE = 10
+_LOST, _LOST_STEPS = 0.1, 3  # what came and went counts if it took this share of the steps, and this many
+_SURE, _SURE_ALONE, _SURE_TWO = 4.0, 8.0, 10.0  # standard deviations by which a level, a value alone, and two are worse
+_START, _LONGEST = 5, 9  # values that make a start, and at least a level; fewer in a short run
+_FEWEST = {"finite": 1, "bound": 3, "repeat": 6}  # values that make a level, of units that are compared with no history
 
 
 @dataclass(frozen=True)
 class Signal:
-    """A state of a run that somebody should look at.
+    """A state of a quantity that somebody should look at: one row of the table.
 
     Args:
-        name: in a few words; the same name may stand in several rows, for different metrics.
-        metric: name in veRL's log, or ``ACCURACY``.
-        sick: whether a value is, given the reference; the reference is NaN before there is one.
-        steps: consecutive steps that log the metric for which this has to hold; from 3 on more of them in a longer run.
+        name: in a few words.
+        metrics: regular expression of the metrics that show the quantity; each is judged alone.
         means: what the state means.
-        remedy: what to do.
-        reference: of a value: ``start``, the mean of the first values, or ``best``, the largest so far; None for none.
+        remedy: what to do; {resume} are the overrides that go back to a sound step, {slower} sets half of the learning rate.
+        unit: of the change: ``factor``, ``distance`` (a factor of the distance from 1) or ``share``, against the start; ``part``
+            of what had been reached. Without a change: ``finite``, ``repeat`` (the value before), ``bound``.
+        change: smallest one that matters; the bound itself.
+        falls: smaller is worse.
+        normal: range to which the start is clipped, by the definition of the metric.
+        excuses: methods of the run that return by how much larger a change they allow.
+        back: steps back to the last weights that are sound. Rollouts of a step show those that the update before it made, so 2;
+            1 for what the update of the step itself logs, and for a validation, which follows it.
+        note: whether it is said, but nothing is wrong.
     """
 
     name: str
-    metric: str
-    sick: Callable[[float, float], bool]
-    steps: int
+    metrics: str
     means: str
     remedy: str
-    reference: str | None = None
+    unit: str = "factor"
+    change: float = 0.0
+    falls: bool = False
+    normal: tuple[float, float] = (0.0, math.inf)
+    excuses: tuple[str, ...] = ()
+    back: int = 2
+    note: bool = False
 
 
 @dataclass(frozen=True)
 class Finding:
-    """A signal that stood in a run.
+    """A signal that stood in a run, from step `first` to `last` of a metric, of which `facts` say level, start and count.
 
-    Args:
-        signal: the row of the table.
-        first: step at which its values began.
-        last: last step at which it stood.
-        value: at the last step.
-        stands: it stands at the last step that logged its metric.
+    `cause` says what came before that explains it. The signal `stands` at the last step that logs the metric; `lost` is one that
+    took a share of the run that counts.
     """
 
     signal: Signal
+    metric: str
     first: int
     last: int
-    value: float
+    facts: str
+    cause: str
     stands: bool
+    lost: bool
+    remedy: str
+
+    @property
+    def rank(self) -> tuple[bool, bool, bool, int]:
+        """Return an order of the findings of a signal, the largest of which is reported; a part of a step's time says more."""
+        return self.stands, self.lost, "step" not in self.metric, -self.first
+
+    def repeats(self, other: Finding) -> bool:
+        """Return whether the other one shows the same fault: from the same step in the same numbers, or in one validation."""
+        source, its = (re.sub(_REWARD, REWARD, re.sub(_SOURCE, r"\1", each.metric)) for each in (self, other))
+        at_once = self.first <= other.last + 1 if self.metric.startswith("val-") else self.first <= other.first + 1
+        return source == its and at_once and self.sick <= other.sick
+
+    @property
+    def sick(self) -> bool:
+        """Return whether somebody should look at it now."""
+        return (self.stands or self.lost) and not self.signal.note
 
     @property
     def steps(self) -> str:
@@ -77,130 +97,226 @@ class Finding:
 
     @property
     def message(self) -> str:
-        """Return value, steps, meaning and remedy in one line."""
-        value = f"{self.signal.metric} {self.value:.4g}"
-        return f"{self.signal.name} ({value}, {self.steps}): {self.signal.means}; {self.signal.remedy}"
+        """Return state, steps, values and meaning in one sentence."""
+        when = f"since step {self.first}" if self.stands else f"in {self.steps}"
+        return f"{self.signal.name} {when} ({self.facts}): {self.signal.means}{self.cause}"
 
 
-def _not_finite(value: float, _: float) -> bool:
-    return not math.isfinite(value)
+_SCORED = r"critic/(score|rewards?|acc|advantages|returns)/.*|val-.*"
+_UPDATED = r"actor/.*|critic/(vf_|grad_norm|vpred|kl).*"
+_PARTS = r"critic/(reward/.+|acc)/mean|val-aux/.+/(acc|reward|score|f1|em|format\w*)/mean@\d+"
+_SOURCE, _REWARD = r"val-\w+/(.+)/[^/]+/mean@\d+", r"critic/(rewards|acc)/mean"  # whose numbers are another metric's
+_READ = "read responses with their rewards: verl-trgrpo preview"
+_SLOWER = "{slower} {resume}"
+# Meaning and remedy of the rows that share them.
+_CLIPPED = ("updates are clipped to noise", _SLOWER)
+_AWAY = ("the policy runs away from the one it is compared with", _SLOWER)
+_APART = ("tokens are sampled from another policy than the one that is trained",
+          "compare weights and precision of both, or set algorithm.rollout_correction.rollout_is=token")  # fmt: skip
+_CUT = ("rewards then measure the limit", f"{_READ}; if they are right, raise data.max_response_length, or {{resume}}")
+_FELL = ("it is below what the run had reached", _SLOWER)
 
-
-def _zero(value: float, _: float) -> bool:
-    return value == 0
-
-
-def _at_least(bound: float) -> Callable[[float, float], bool]:
-    return lambda value, _: value >= bound
-
-
-def _at_most(bound: float) -> Callable[[float, float], bool]:
-    return lambda value, _: value <= bound
-
-
-_SAMPLES = "read a few responses and their rewards (verl-trgrpo preview)"
-_SMALLER = "lower the learning rate or ppo_epochs, and resume from a checkpoint before it"
-_KL_MEANS = "the policy runs away from the one it is compared with"
-
-# One row for each signal; the values of the run that it was made for are in the tests.
+_WANTED = {
+    "validation (none is logged)": VALIDATION,
+    "rollout against training (actor_rollout_ref.rollout.calculate_log_probs=True)": r"training/rollout_.*|rollout_corr/.*",
+}
+# Of the rows of one name, that which stands and began first is reported.
 SIGNALS = (
-    Signal("reward is not finite", REWARD, _not_finite, 1, "a reward was NaN or infinite, and its group teaches nothing",
-           "correct the reward function, which has to return a finite score for every response"),
-    Signal("gradient is not finite", GRAD_NORM, _not_finite, 1, "veRL skips such an update",
-           "look for NaN in the rewards, lower the learning rate, or compute in a wider type"),
-    Signal("all updates are skipped", GRAD_NORM, _not_finite, 3, "no gradient is finite, so the model stays as it is",
-           "look for NaN in the rewards, or resume from a checkpoint before it with a lower learning rate"),
-    Signal("gradient is 0", GRAD_NORM, _zero, 3, "nothing is learned: all advantages are 0, or no parameter is trained",
-           f"{_SAMPLES}; rewards that are all equal have advantages of 0"),
-    Signal("gradient explodes", GRAD_NORM, lambda x, start: max(50 * start, 100.0) <= x < math.inf, 2,
-           "updates are clipped to noise", _SMALLER, "start"),
-    Signal("learning rate is 0", "actor/lr", _zero, 3, "updates change nothing",
-           "set actor_rollout_ref.actor.optim.lr and its warm-up"),
-    Signal("all groups are equal", EQUAL_GROUPS, _at_least(0.9), 3, "GRPO learns nothing from a group of equal rewards",
-           f"{_SAMPLES}: the prompts may be far too easy or too hard, or the reward may not read the answers"),
-    Signal("nothing is answered", NO_ANSWER, _at_least(0.9), 3, "the reward found no answer in nearly all responses",
-           "compare a few with the expected form (verl-trgrpo preview), or warm-start the model"),
-    Signal("nearly all are cut off", CUT_OFF, _at_least(0.9), 3, "rewards then measure the limit of length",
-           "raise data.max_response_length, or penalize long responses"),
-    Signal("nearly all are cut off", "response_length/clip_ratio", _at_least(0.9), 3, "rewards then measure the limit of length",
-           "raise data.max_response_length, or penalize long responses"),
-    Signal("responses have become short", "response_length/mean", lambda x, start: x <= 0.1 * start, 2,
-           "at most a tenth of the length at the start", f"{_SAMPLES}: the reward may pay for bare answers", "start"),
-    Signal("entropy is near 0", "actor/entropy", _at_most(1e-3), 3, "responses to a prompt are nearly all alike",
-           "resume from a checkpoint before it, with a larger clip_ratio_high, an entropy bonus or a lower learning rate"),
-    Signal("entropy explodes", "actor/entropy", lambda x, start: x >= max(6 * start, 1.0), 2, "the policy becomes noise",
-           f"{_SMALLER}, and a smaller entropy bonus", "start"),
-    Signal("KL explodes", "actor/ppo_kl", lambda x, _: abs(x) >= 0.5, 2, _KL_MEANS, _SMALLER),
-    Signal("KL explodes", "actor/kl_loss", _at_least(5.0), 2, _KL_MEANS, f"{_SMALLER}, or raise kl_loss_coef"),
-    Signal("KL explodes", "actor/reward_kl_penalty", _at_least(5.0), 2, _KL_MEANS, f"{_SMALLER}, or raise kl_ctrl.kl_coef"),
-    Signal("rollout and training disagree", "training/rollout_probs_diff_mean", _at_least(0.1), 2,
-           "tokens are sampled from another policy than the one that is trained",
-           "compare versions, precision and attention of both, or correct it (algorithm.rollout_correction)"),
-    Signal("nearly all tokens are clipped", "actor/pg_clipfrac", _at_least(0.9), 2, "hardly a token has a gradient",
-           "look at the clip range, at placement=inside, and at the number of updates per batch"),
-    Signal("nearly all tokens are clipped", "actor/tr_zero_grad_frac", _at_least(0.9), 2, "hardly a token has a gradient",
-           "look at the clip range, at placement=inside, and at the number of updates per batch"),
-    Signal("weights are all equal", "actor/tr_weight_std", _at_most(1e-3), 3, "this run is GRPO with a constant factor",
-           "another shaping, or a model that is less certain of its tokens, can tell them apart"),
-    Signal("validation has fallen", ACCURACY, lambda x, best: x <= best - max(0.1, 0.5 * best), 2,
-           "it is far below its best", "stop, and resume from the best checkpoint with a lower learning rate", "best"),
+    Signal("reward is not finite", _SCORED, "its group teaches nothing", "let the reward function return a number", "finite"),
+    Signal("update is not finite", _UPDATED, "veRL skips such an update", _SLOWER, "finite", back=1),
+    Signal("metric is not finite", rf"(?!({_SCORED}|{_UPDATED})$).*", "what it is computed from is not, or overflows", _READ,
+           "finite"),
+    Signal("gradient is 0", r"actor/grad_norm|critic/advantages/max", "advantages are 0, or nothing is trained",
+           f"{_READ}; if rewards differ, look at the lora and freeze settings", "bound", 0.0, True, excuses=("solved",)),
+    Signal("nothing is left to learn", r"actor/grad_norm|critic/advantages/max", "all answers are right, and the gradient is 0",
+           "end the run, or choose harder prompts", "bound", 0.0, True, excuses=("unsolved",), note=True),
+    Signal("learning rate is 0", r"actor/lr", "updates change nothing", "set actor_rollout_ref.actor.optim.lr and its schedule",
+           "bound", 0.0, True),
+    Signal("metric repeats itself", rf"{REWARD}|actor/(grad_norm|entropy)", "new samples hardly give exactly the same value",
+           f"{_READ}; look whether rollouts and updates still run", "repeat", excuses=("solved",)),
+    Signal("all groups are equal", r"critic/equal_groups_frac", "equal rewards have advantages of 0, so nothing is learned",
+           f"{_READ}; if they are right, choose other prompts", "bound", 0.9, excuses=("solved",)),
+    Signal("weights are all equal", r"actor/tr_weight_std", "this run is GRPO with a constant factor",
+           "choose another shaping (docs/shapings.md)", "bound", 1e-3, True, excuses=("uniform",)),
+    Signal("gradient explodes", r"(actor|critic)/grad_norm|critic/vf_loss", *_CLIPPED, change=6.0, back=1),
+    Signal("loss explodes", r"actor/(pg_)?loss", *_CLIPPED, change=30.0, normal=(0.1, math.inf), back=1),
+    Signal("critic is worse than a constant", r"critic/vf_explained_var", "advantages are noise", _SLOWER, "bound", 0.0, True,
+           excuses=("critic_learns",)),
+    Signal("entropy explodes", r"actor/entropy(_loss)?", "the policy becomes noise", _SLOWER, change=2.5,
+           normal=(0.1, math.inf), excuses=("improves",)),
+    Signal("entropy is near 0", r"actor/entropy(_loss)?", "responses to a prompt are nearly all alike",
+           "actor_rollout_ref.actor.clip_ratio_high=0.28 {resume}", change=40.0, falls=True, excuses=("solved",)),
+    Signal("KL explodes", r"actor/(kl_loss|reward_kl_penalty)|critic/kl", *_AWAY, change=10.0, normal=(0.05, math.inf),
+           excuses=("improves",)),
+    Signal("KL explodes", r"actor/ppo_kl", *_AWAY, change=10.0, normal=(0.005, 0.05), back=1),
+    Signal("rollout and training disagree", r"training/rollout_probs_diff_mean", *_APART, change=3.0, normal=(0.005, 0.0165)),
+    Signal("rollout and training disagree", r"training/rollout_actor_probs_pearson_corr", *_APART, "distance", 3.0,
+           normal=(0.01, 0.033)),
+    Signal("rollout and training disagree", r"rollout_corr/(k3_kl|kl|log_ppl_abs_diff)", *_APART, change=8.0,
+           normal=(0.005, 0.05)),
+    Signal("tokens are clipped", r"actor/(pg_clipfrac|tr_zero_grad_frac)", "clipped tokens have no gradient",
+           "look at clip_ratio_low, clip_ratio_high and the updates per batch", "share", 0.3, normal=(0.0, 0.6), back=1),
+    Signal("answers are cut off", r"critic/cut_off_frac|response_length/clip_ratio", *_CUT, "share", 0.3, normal=(0.0, 0.6),
+           excuses=("improves",)),
+    Signal("answers become long", r"response_length/mean", *_CUT, change=3.5, excuses=("improves",)),
+    Signal("answers vanish", r"response_length/mean", "the reward may pay for bare answers", f"{_READ}; then {{resume}}",
+           change=5.0, falls=True, excuses=("improves",)),
+    Signal("answers vanish", r"(num_turns|tool_call_counts)/mean", "tools are no longer called", f"{_READ}; then {{resume}}",
+           change=2.0, falls=True, excuses=("improves",)),
+    Signal("answers vanish", r"response/aborted_ratio", "rollouts end without a response", "look at the log", "share", 0.3),
+    Signal("nothing is answered", r"critic/no_answer_frac", "the reward finds no answer in the responses", _READ, "share", 0.3,
+           normal=(0.0, 0.6), excuses=("improves",)),
+    Signal("reward has fallen", REWARDS, *_FELL, "part", 0.22, True, excuses=("harder_prompts",)),
+    Signal("validation and training part", VALIDATION, "it falls while the training reward rises", f"{_READ}; then {{resume}}",
+           "part", 0.12, True, excuses=("training_stalls",), back=1),
+    Signal("validation has fallen", VALIDATION, *_FELL, "part", 0.2, True, back=1),
+    Signal("part of the reward has fallen", _PARTS, *_FELL, "part", 0.3, True, excuses=("improves", "harder_prompts")),
+    Signal("steps take longer", TIMES, "answers did not grow as much",
+           "look at memory, search servers and other jobs of the machine", change=1.7, excuses=("longer",)),
+    Signal("memory grows", r"perf/cpu_memory_used_gb", "the run will end without memory", "{resume}", change=1.6),
 )  # fmt: skip
 
 
-def judge(steps: Sequence[Step], signals: Iterable[Signal] = SIGNALS) -> list[Finding]:
-    """Return the signals that stand or stood in a run, in the order of the table; of one name the first row that did.
-
-    Args:
-        steps: of the run so far, in order.
-        signals: rows to judge by.
-    """
-    found: dict[str, Finding] = {}
+def judge(steps: Sequence[Step], signals: Sequence[Signal] = SIGNALS) -> list[Finding]:
+    """Return the signals that stand or stood in a run so far, of which `steps` are in order; the first to begin is the first."""
+    history, most = History(steps), dict[str, Finding]()
     for signal in signals:
-        finding = _find(signal, steps)
-        if finding and (signal.name not in found or (finding.stands and not found[signal.name].stands)):
-            found[signal.name] = finding
-    return list(found.values())
+        for metric in history.metrics(signal.metrics, broken=signal.unit == "finite"):
+            with np.errstate(all="ignore"):  # of values near the largest number
+                found = _find(signal, metric, history)
+            known = most.get(signal.name)
+            if found and (not known or found.rank > known.rank):
+                most[signal.name] = found
+    faults: list[Finding] = []
+    for found in sorted(most.values(), key=lambda found: found.first):
+        if not any(found.repeats(other) for other in faults):
+            faults.append(found)
+    return faults
 
 
-def _find(signal: Signal, steps: Sequence[Step]) -> Finding | None:
-    """Return the last time at which a signal stood; None if it never did."""
-    if signal.metric == "actor/tr_weight_std" and _weights_of_one(steps):
+def unjudged(steps: Sequence[Step]) -> list[str]:
+    """Return what cannot be judged in a run, and why."""
+    history = History(steps)
+    logged = {
+        what: any(len(history.column(name)[0]) for name in history.metrics(kind)) for what, kind in _WANTED.items()
+    }
+    few = [f"small changes (only {len(steps)} steps)"] * (len(steps) < 3 * _START)
+    return [what for what, found in logged.items() if not found] + few
+
+
+def _find(signal: Signal, metric: str, history: History) -> Finding | None:
+    """Return what one metric shows of a signal, or None."""
+    numbers, values = history.column(metric)
+    if signal.metrics == TIMES:
+        signal = replace(signal, normal=(history.share_of_step(), math.inf))
+    if signal.unit != "finite":
+        # What is 0 for a while, such as a gradient, does not explode when it begins.
+        usable = np.isfinite(values) & ((values != 0) | (signal.unit != "factor") | signal.falls)
+        numbers, values = numbers[usable], values[usable]
+    bounded, size, window = signal.unit in _FEWEST, len(values), _FEWEST.get(signal.unit, 2)
+    if size < window + (not bounded):
         return None
-    finding, run, first, seen, reference = None, 0, 0, 0, math.nan
-    for step in steps:
-        if (value := _value(step, signal.metric)) is None:
-            continue
-        sick = signal.sick(value, reference)
-        run, first = (run + 1, first if run else step.number) if sick else (0, 0)
-        seen += 1
-        if stands := run >= _patience(signal, seen):
-            finding = Finding(signal, first, step.number, value, stands)
-        elif finding:
-            finding = replace(finding, stands=False)
-        reference = _reference(signal, reference, value, seen)
-    return finding
+    if window > 1:
+        window = max(window, min(_LONGEST if bounded else _LONGEST + size // 50, size // 5))
+    y = _badness(signal, values)
+    level = levels(y, window)
+    if bounded:
+        reference, change = np.full(size, -signal.change if signal.falls else signal.change), np.zeros(size)
+        near = y >= reference
+        alone = near & (window == 1 or near.mean() >= 0.5)  # an update is lost at once, a state in half of the steps
+        stands = sums(near, window) == window
+    else:
+        reference, change, half = _references(signal, y, level, window, history.worst_reward(metric))
+        worse, worse_level = y - reference, level - reference
+        noise = noise_of(y, worse >= change, binomial=history.binomial(metric))
+        wander = noise_of(level, worse_level >= change, window) if size > 8 * window else 0.0
+        near = y >= half
+        steady = signal.metrics != TIMES  # of which single ones are those of a validation or a checkpoint
+        alone = (worse >= np.maximum(1.5 * change, _SURE_ALONE * noise)) & steady
+        sure = _SURE * np.maximum(noise * np.sqrt(2 / np.minimum(np.arange(1, size + 1), window)), wander)
+        stands = (worse_level >= np.maximum(change, sure)) & (sums(near, window) > window / 2)
+        stands |= (sums(worse >= np.maximum(2 * change, _SURE_TWO * noise), 2) == 2) & steady
+    if window > 1 and not stands[-1]:  # a state of the start that ended
+        later = np.arange(size) >= np.argmin(near | np.isnan(reference))
+        alone, stands = alone & later, stands & later
+    sick = alone | (near & (sums(stands[::-1], window)[::-1] > 0))
+    lost = bool(sick.sum() >= max(_LOST_STEPS, (_LOST / 2 if window == 1 else _LOST) * size))
+    if not stands.any() and not lost:
+        return None
+    first, last = _ends(sick, near, stands, window)
+    calm = np.flatnonzero(~(level - reference >= change / 4)[:first])
+    left, began, ended = numbers[calm[-1]] if len(calm) else numbers[0], int(numbers[first]), int(numbers[last])
+    excused = max((getattr(history, each)(metric, left, began, ended) for each in signal.excuses), default=1.0)
+    if excused > 1.0:
+        larger = signal.change**excused if signal.unit in ("factor", "distance") else signal.change * excused
+        return _find(replace(signal, change=larger, excuses=()), metric, history) if excused < math.inf else None
+    facts = f"{metric} {float(np.median(values[sick][-window:])):.3g}"
+    if not bounded:
+        facts += _against(signal, numbers, values, level[:first], reference[first])
+    cause, sound, remedy = "", began - signal.back - (signal.back > 1) * history.staleness(), signal.remedy
+    if signal.unit == "part":
+        cause, sound, remedy = history.cause(left, began, sound, remedy)
+    return Finding(
+        signal, metric, began, ended, f"{facts}, {sick.sum()} of {size} values", cause,
+        bool(stands[-1] or (lost and sick[-1])), lost, history.fill(remedy, metric, sound),
+    )  # fmt: skip
 
 
-def _patience(signal: Signal, seen: int) -> int:
-    """Return for how many steps a signal has to hold in a run that has logged its metric `seen` times."""
-    return signal.steps if signal.steps < 3 else max(signal.steps, min(_PATIENCE, seen // 3))
+def _badness(signal: Signal, values: Values) -> Values:
+    """Return values on a scale on which more is worse and differences are changes."""
+    if signal.unit == "finite":
+        return np.where(np.isfinite(values), -1.0, 1.0)
+    if signal.unit == "repeat":
+        return -np.abs(np.diff(values, prepend=np.inf)) - ((values == 0) | (np.ptp(values) == 0))
+    if signal.unit in ("factor", "distance"):
+        values = np.log(np.maximum(np.abs(values - (signal.unit == "distance")), 1e-9))
+    return -values if signal.falls else values
 
 
-def _value(step: Step, metric: str) -> float | None:
-    return step.accuracy if metric == ACCURACY else step.metrics.get(metric)
+def _references(signal: Signal, y: Values, level: Values, window: int, worst: float) -> tuple[Values, ...]:
+    """Return for each value what it is compared with (NaN: nothing yet), the change that matters, and half of the way to it.
+
+    `worst` is the smallest reward of a response: rewards are parts of what is between it and the best level.
+    """
+    size, count = len(y), min(_START, max(2, len(y) // 3))
+    reference, start = np.full(size, np.nan), float(np.median(y[:count]))
+    if signal.unit == "part":
+        # One validation may be the best, of many answers; one step may not.
+        early = np.arange(size) < max((window - 1) // 2, 0 if signal.metrics == VALIDATION else 2)
+        reference[window:] = np.minimum.accumulate(np.where(early, np.inf, level))[: size - window]
+        reached = np.fmax(np.maximum(np.abs(reference), start - reference), -worst - reference)
+        change = signal.change * reached + 1e-9
+        return reference, change, reference + change / 2
+    logarithm = signal.unit != "share"
+    low, high = (math.log(max(end, 1e-9)) if logarithm else end for end in signal.normal)
+    reference[count:] = min(max(start, low), high) if not signal.falls else start
+    change = np.full(size, math.log(signal.change) if logarithm else signal.change)
+    full = reference + change
+    return (
+        reference,
+        change,
+        np.minimum(full, (np.maximum(start, reference) + full) / 2),
+    )  # not from below its own start
 
 
-def _reference(signal: Signal, reference: float, value: float, seen: int) -> float:
-    """Return the reference of the values behind `value`, the metric's value number `seen`."""
-    if signal.reference is None or not math.isfinite(value):
-        return reference
-    if math.isnan(reference):
-        return value
-    if signal.reference == "best":
-        return max(reference, value)
-    return reference + (value - reference) / seen if seen <= _START else reference
+def _ends(sick: Flags, near: Flags, stands: Flags, window: int) -> tuple[int, int]:
+    """Return where the sick values begin and end: of the last stretch of them, or of all if it has not even half of them."""
+    where = np.flatnonzero(sick)
+    gaps = np.flatnonzero(np.diff(where) > window // 2 + 1)
+    first = int(where[gaps[-1] + 1] if len(gaps) and gaps[-1] < len(where) / 2 else where[0])
+    while first and near[first - 1]:
+        first -= 1
+    if stands[first : first + 2 * window].any():  # noise before a jump is near at times: begin where most are
+        ahead = np.cumsum(np.where(near[first : first + np.argmax(stands[first:])], 1, -1))
+        first += int(np.argmin(ahead) + 1) if (ahead < 0).any() else 0
+    return first, int(where[-1])
 
 
-def _weights_of_one(steps: Sequence[Step]) -> bool:
-    """Return True if every weight is 1: the shaping ``uniform``, which asks for GRPO."""
-    return all(step.metrics.get(WEIGHT, 1.0) == 1.0 for step in steps)
+def _against(signal: Signal, numbers: Values, values: Values, levels: Values, reference: float) -> str:
+    """Say what the quantity had been."""
+    if signal.unit == "part":
+        return f", was {-reference:.3g} at step {numbers[int(np.argmin(np.abs(levels - reference)))]:.0f}"
+    start, far = float(np.median(values[: min(_START, max(2, len(values) // 3))])), float(signal.unit == "distance")
+    bound = min(max(abs(start - far), signal.normal[0]), signal.normal[1])
+    clipped = "" if signal.falls or math.isclose(bound, abs(start - far)) else f", sound to {abs(far - bound):.3g}"
+    return f", at the start {start:.3g}{clipped}"

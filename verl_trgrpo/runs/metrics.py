@@ -62,8 +62,11 @@ class Step:
 
     @property
     def accuracy(self) -> float | None:
-        """Mean over data sources of ``val-core/<source>/acc/mean@k``; None without validation."""
-        found = [value for name, value in self.metrics.items() if name.startswith("val-core/") and "/acc/mean@" in name]
+        """Mean over sources of ``val-core/<source>/acc/mean@k``, of ``reward`` if none has ``acc``; None without validation."""
+        core = [
+            (name, value) for name, value in self.metrics.items() if name.startswith("val-core/") and "/mean@" in name
+        ]
+        found = [value for name, value in core if "/acc/mean@" in name] or [value for _, value in core]
         return fmean(found) if found else None
 
 

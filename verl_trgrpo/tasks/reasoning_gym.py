@@ -6,6 +6,9 @@ the task's `score_answer` returns, from 0 to 1 and partial for some tasks; `acc`
 Some verifiers evaluate the answer as Python or sympy code. They run in a judge process without rights (see `tasks.judge`), which
 is replaced when an answer ends it, and those that evaluate get only answers in the characters and names of the task's language.
 An answer that is refused, makes the verifier raise or ends its process scores 0; the last counts as `timed_out`.
+
+One rule for all tasks says what an answer may hold beside the answer (`_holds_more`): what the right answer of the row does not
+hold has to matter to the verifier. Verifiers for which no rule helps are refused (`REFUSED_TASKS`).
 """
 
 import contextlib
@@ -13,8 +16,10 @@ import json
 import logging
 import random
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from functools import lru_cache
 from itertools import islice
 from typing import Annotated, Any
@@ -53,6 +58,15 @@ EXPRESSION_TASKS = frozenset({"intermediate_integration", "polynomial_multiplica
 EVALUATED_ENTRIES = EXPRESSION_TASKS | {"number_sorting", "bitwise_arithmetic", "propositional_logic", "codeio"}
 # Tasks whose verifiers take any text that has the right number in it; the reader of mathematical answers decides in their place.
 NUMBER_TASKS = frozenset({"gsm_symbolic"})
+# Tasks whose answers are carried out move by move: a needless move of a known kind is no other answer.
+MOVE_TASKS = frozenset({"jugs", "knight_swap", "rubiks_cube", "rush_hour", "sokoban", "tower_of_hanoi"})
+# Tasks that are not built, scored or accepted in a file, with the reason.
+REFUSED_TASKS = {
+    "coin_flip": "its verifier takes the beginning of the right number for the whole, such as 0 for 0.125",
+    "composite": "its rows hide the task whose verifier decides; take the tasks one by one",
+    "game_of_life_halting": "its verifier takes any text for True",
+    "puzzle24": "its verifier takes any arithmetic that makes 24, whatever the puzzle",
+}
 
 # Lists of numbers and plain strings, and words in capitals (letters to insert into, queens): a name in small letters would be a
 # variable of the verifier, such as the right answer.
@@ -70,8 +84,13 @@ judge = Judges(f"{__name__}:verify")
 
 logger = logging.getLogger(__name__)
 
-# What a verifier may take for the right answer because it stands beside it, or for a number because it compares with nothing.
-_HEDGE = re.compile(r"\b(?:or|either|maybe|not|wrong|incorrect)\b", re.IGNORECASE)
+# A word, a number, or a symbol other than marks around an answer or between its parts, and units.
+_PIECE = re.compile(
+    r"(?<!\S)[-–—>]+(?!\S)|[-=]>|→|([^\W\d_]+|\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d+(?:\.\d+)?|[^\w\s.,:;'\"()\[\]{}*$€£%°+`\\])"
+)
+_ENTRY = re.compile(r"([^,;\n()\[\]{}]+)")  # of a list, a mapping or a text
+
+# What a verifier may take for any number because it compares with none.
 _NOT_FINITE = re.compile(r"(?<![a-z])(?:nan|inf(?:inity)?)j?(?![a-z])", re.IGNORECASE)
 
 
@@ -111,6 +130,8 @@ def read_ground_truth(ground_truth: Any) -> dict[str, Any]:
             f"the ground truth {shorten(ground_truth)} is not JSON with task (a string), config and entry (objects), the "
             "entry with its answer; build it again"
         )
+    if truth["task"] in REFUSED_TASKS:
+        raise GroundTruthError(_refused(truth["task"], truth["config"]))
     return truth
 
 
@@ -129,9 +150,14 @@ def mismatch(prompt: str, ground_truth: Any, extra_info: Mapping[str, Any]) -> s
 def _score_answer(truth: Mapping[str, Any], ground_truth: str, answer: str) -> Score:
     task, entry = truth["task"], truth["entry"]
     if task in NUMBER_TASKS:
-        right = compare([gold_text(entry["answer"])], answer, lambda *_: False)
+        gold = gold_text(entry["answer"])
+
+        def is_right(text: str) -> bool:
+            return compare([gold], text, lambda *_: False)
+
+        right = is_right(answer) and not _holds_more(answer, entry, task, is_right)
         return Score(float(right), acc=float(right))
-    if not is_in_language(task, answer) or _says_more(answer, entry):
+    if not is_in_language(task, answer) or _is_not_finite(answer, entry):
         return Score(0.0, acc=0.0)
     try:
         value, _ = judge.ask(ground_truth, answer, limit=VERIFIER_SECONDS, renew=task in EVALUATED_ENTRIES)
@@ -160,6 +186,8 @@ def _refused(task: str, config: Mapping[str, Any]) -> str:
     """Return why reasoning-gym has no such task, or the task no such configuration; empty if it has."""
     from reasoning_gym.factory import DATASETS  # slow import
 
+    if task in REFUSED_TASKS:
+        return f"task={task}: {REFUSED_TASKS[task]}; choose another task"
     if task not in DATASETS:
         return f"task={task}: reasoning-gym does not have it; {did_you_mean(task, DATASETS, 'its README lists them')}"
     try:
@@ -180,17 +208,85 @@ def is_in_language(task: str, answer: str) -> bool:
     return task not in EXPRESSION_TASKS or _EXPRESSION.fullmatch(answer) is not None
 
 
-def _says_more(answer: str, entry: Mapping[str, Any]) -> bool:
-    """Return whether an answer hedges, or holds a value that is not finite, where the right answer does not."""
-    right = "" if entry["answer"] is None else str(entry["answer"])
-    known = right or str(entry.get("question", ""))
-    return any(len(pattern.findall(answer)) > len(pattern.findall(known)) for pattern in (_HEDGE, _NOT_FINITE))
+def _is_not_finite(answer: str, entry: Mapping[str, Any]) -> bool:
+    """Return whether an answer holds a value that is not finite, where the right answer does not."""
+    known = _stated(entry) or str(entry.get("question", ""))
+    return len(_NOT_FINITE.findall(answer)) > len(_NOT_FINITE.findall(known))
+
+
+def _stated(entry: Mapping[str, Any]) -> str:
+    return "" if entry["answer"] is None else str(entry["answer"])
+
+
+def _holds_more(answer: str, entry: Mapping[str, Any], task: str, is_right: Callable[[str], bool]) -> bool:
+    """Return whether a part of an answer that is right does not matter to its verifier.
+
+    Parts are words, numbers, symbols and entries of lists that the right answer does not hold as often; of words in other letters
+    also these. The answer stays right without one of them where it denies the answer or states another beside it ("5 is false",
+    "~5", "5 7").
+
+    Args:
+        answer: gets full marks.
+        entry: of the row. Where it states no answer, its question has the known parts, as often as one likes.
+        task: of the row.
+        is_right: whether a text gets full marks.
+    """
+    for start, end in _parts_beside(answer, entry, task):
+        before, behind = answer[:start], answer[end:]
+        # In a list a comma goes with its entry.
+        shorter = {before + behind, before.rstrip(" ,;\n") + behind, before + behind.lstrip(" ,;\n")}
+        if any(map(is_right, shorter)):
+            return True
+    return False
+
+
+def _parts_beside(answer: str, entry: Mapping[str, Any], task: str) -> Iterator[tuple[int, int]]:
+    """Yield begin and end of each part of an answer for `_holds_more`."""
+    known = _stated(entry) or str(entry.get("question", ""))
+    once = _stated(entry) and task not in MOVE_TASKS
+    letters = set(known.casefold())
+    for pattern in (_PIECE, _ENTRY):
+        parts = [match for match in pattern.finditer(answer) if match[1]]
+        if pattern is _ENTRY:
+            parts = [match for match in parts if _has_value(match[1])]
+        if task in NUMBER_TASKS:  # the reader knows units and other words
+            parts = [match for match in parts if not _has_value(match[1])]
+        there = Counter(_key(match[1]) for match in pattern.finditer(known) if match[1])
+        here = Counter(_key(match[1]) for match in parts)
+        more = {*(here - there)} if once else here.keys() - there.keys()
+        for match in parts:
+            if _key(match[1]) in more:
+                yield match.span(1)
+                if pattern is _PIECE and match[1].isalpha():
+                    yield from ((i, i + 1) for i in range(*match.span(1)) if answer[i].casefold() not in letters)
+
+
+def _has_value(text: str) -> bool:
+    return any(map(str.isalnum, text))
+
+
+def _key(part: str) -> str:
+    with contextlib.suppress(ArithmeticError):
+        return str(Decimal(part.replace(",", "")).normalize())  # 5.0 and 5
+    return " ".join(part.casefold().split())
 
 
 def verify(ground_truth: str, answer: str) -> float:
-    """Return what the task's verifier gives for an answer; runs in the judge's worker."""
+    """Return what the task's verifier gives for an answer, 0 if that holds more than an answer; runs in the judge's worker."""
     truth = json.loads(ground_truth)
-    return float(_dataset(truth["task"], json.dumps(truth["config"])).score_answer(answer, truth["entry"]))
+    task, entry = truth["task"], truth["entry"]
+    dataset = _dataset(task, json.dumps(truth["config"]))
+
+    def is_right(text: str) -> bool:
+        with contextlib.suppress(Exception):
+            return is_in_language(task, text) and dataset.score_answer(text, entry) == 1.0
+        return False
+
+    value = float(dataset.score_answer(answer, entry))
+    if value < 1.0 or task in ARITHMETIC_TASKS | EXPRESSION_TASKS:  # which are read as a whole
+        return value
+    # Above 1 rounding has carried a sum of shares, not the answer as a whole.
+    return 0.0 if value > 1.0 or _holds_more(answer, entry, task, is_right) else value
 
 
 def warm_up() -> None:
@@ -303,11 +399,17 @@ def wrong_answers(truths: Sequence[str]) -> tuple[list[Probe], list[Probe]]:
     always += [(truth, right, wrong) for truth, right in rows[:1] for wrong in LONG_PROBES]
     for (truth, right), (_, other) in zip(rows, rows[1:] + rows[:1], strict=True):
         if other != right:
-            always.append((truth, right, f"{right} or {other}"))
+            always += [(truth, right, wrong) for wrong in hedges(right, other)]
         if re.fullmatch(r"[0-9]+(\.[0-9]+)?", right) and float(right):
             always += [(truth, right, f"-{right}"), (truth, right, f"{right} or 7{right}")]
     others = [(truth, right, wrong) for truth, right in rows for _, wrong in rows[:PROBED_ANSWERS]]
     return _different_values(always), _different_values(others)
+
+
+def hedges(right: str, other: str) -> list[str]:
+    """Return answers that deny the right one, or state another beside it."""
+    denied = [f"{right} is false", f"{right} is wrong", f"not {right}", f"~{right}", f"!{right}", f"{right}?"]
+    return [*denied, f"{right} or {other}", f"{other}\n{right}", f"{right}\n{other}", f"{right} | {other}"]
 
 
 def _different_values(probes: Sequence[Probe]) -> list[Probe]:

@@ -70,9 +70,15 @@ def _weighted_verl_loss(
     shaped = weighting.shaping.weigh(tokens, weighting.prob_source)
     weights = weighting.normalized(shaped, tokens.valid)
     if is_weights is not None:
-        weights = weights * is_weights
+        weights = weights * is_weights.masked_fill(~tokens.valid, 0.0)
+    # The safe tensors: several of veRL's losses multiply by the mask, which leaves a NaN outside it as it is.
+    safe = {name: getattr(tokens, name) for name in ("log_prob", "old_log_prob", "advantages")}
     loss, metrics = get_policy_loss_fn(name)(
-        **tensors, loss_agg_mode=loss_agg_mode, config=config, rollout_is_weights=weights
+        **safe,
+        response_mask=tensors["response_mask"],
+        loss_agg_mode=loss_agg_mode,
+        config=config,
+        rollout_is_weights=weights,
     )
     raw = shaped[tokens.valid]
     mean = TokenStatistic("ratio", (raw.sum().item(), float(raw.numel())))

@@ -22,6 +22,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 import aiohttp
 
+from verl_trgrpo.common.secrets import without_passwords
 from verl_trgrpo.retrieval import TOKEN_VARIABLE
 from verl_trgrpo.retrieval.index import Hit, as_unicode
 from verl_trgrpo.tasks.search_qa.format import defused, passages_text
@@ -79,12 +80,20 @@ class SearchResult:
 
 
 class SearchClient:
-    """Searches of one event loop: a pooled session, a limit of concurrency, servers that replace each other."""
+    """Searches of one event loop: a pooled session, a limit of concurrency, servers that replace each other.
+
+    Raises a ValueError if the token in the environment cannot be one.
+    """
 
     def __init__(self, options: SearchOptions) -> None:
         self._options = options
         self._urls = [_with_path(url) for url in options.urls]
         self._searches = itertools.count()
+        self._token = os.environ.get(TOKEN_VARIABLE, "")
+        if not (self._token.isascii() and self._token.isprintable() and " " not in self._token):
+            raise ValueError(
+                f"{TOKEN_VARIABLE} has a space, a line break or another character that no token has; set it again"
+            )
         self._session: aiohttp.ClientSession | None = None
 
     async def search(self, query: str) -> SearchResult:
@@ -123,8 +132,9 @@ class SearchClient:
                 text = await _read(response)
         except asyncio.TimeoutError:
             return SearchResult(failure="the search engine did not answer in time")
-        except (aiohttp.ClientError, OSError) as error:
-            return SearchResult(failure=f"the search engine is not available ({str(error) or type(error).__name__})")
+        except Exception as error:  # of aiohttp, the resolver, or an encoding; it would fail a whole group of responses
+            reason = without_passwords(str(error)) or type(error).__name__
+            return SearchResult(failure=f"the search engine is not available ({reason})")
         if response.status != 200:
             detail = " ".join(text.decode(errors="replace").split())[:200]
             return SearchResult(failure=f"the search engine failed (status {response.status}: {detail})")
@@ -136,8 +146,8 @@ class SearchClient:
     def _opened(self) -> aiohttp.ClientSession:
         if self._session is None:
             headers = {"Content-Type": "application/json", "Accept-Encoding": "identity"}
-            if token := os.environ.get(TOKEN_VARIABLE):
-                headers["Authorization"] = f"Bearer {token}"
+            if self._token:
+                headers["Authorization"] = f"Bearer {self._token}"
             connector = aiohttp.TCPConnector(limit=self._options.max_concurrency)
             # Compressed, an answer of any size would be small enough.
             self._session = aiohttp.ClientSession(connector=connector, headers=headers, auto_decompress=False)

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Annotated, Any
+from urllib.parse import urlsplit
 
 from verl_trgrpo.common.findings import InvalidInputError, raise_invalid
 from verl_trgrpo.common.options import Options
+from verl_trgrpo.common.secrets import password_problems, without_passwords
 from verl_trgrpo.common.text import did_you_mean
 
 SEARCH_AGENT = "trgrpo_search"
@@ -50,15 +52,29 @@ class SearchOptions(Options):
         super().__post_init__()
 
     def problems(self) -> list[str]:
-        """Return a message if `url` is no address."""
-        if self.urls and all(str(url).startswith(("http://", "https://")) for url in self.urls):
-            return []
-        return [f"url={self.url!r} is not an address; give one like http://127.0.0.1:8000, or several"]
+        """Return a message if `url` is no address, or has a password, which a run would record."""
+        if self.urls and all(map(_is_address, self.urls)):
+            return password_problems({"url": self.url})
+        shown = without_passwords(repr(self.url))
+        return [f"url={shown} is not an address; give one like http://127.0.0.1:8000, or several"]
 
     @property
     def urls(self) -> Sequence[str]:
         """Return the addresses, one or several."""
         return self.url if isinstance(self.url, tuple) else (self.url,)
+
+
+def _is_address(url: Any) -> bool:
+    try:
+        parts = urlsplit(url)
+        host, _ = parts.hostname or "", parts.port
+        return parts.scheme in ("http", "https") and bool(host.encode("idna"))
+    except (
+        TypeError,
+        ValueError,
+        AttributeError,
+    ):  # of another type, brackets or a port that make no sense, too long a name
+        return False
 
 
 def read_options(settings: Mapping[str, Any] | None) -> SearchOptions:

@@ -1,0 +1,101 @@
+"""Passwords in addresses are refused before anything is written or printed, wherever they stand."""
+
+import io
+import itertools
+import os
+
+import pytest
+
+from tests.conftest import composed
+from tests.launch.launching import composed as composed_run
+from verl_trgrpo.cli.main import main
+from verl_trgrpo.common.findings import InvalidInputError
+from verl_trgrpo.common.secrets import has_password, password_problems, without_passwords
+from verl_trgrpo.launch.train import _prepare
+from verl_trgrpo.runs.compose import compose, flat
+
+PASSWORD = "hunter2"
+SCHEMES = ("http", "https", "HTTPS", "ftp", "postgresql+psycopg", "redis", "s3", "socks5h", "ray", "tcp")
+USERS = ("user", "", "a.b-c%40d", "o:o")
+HOSTS = ("host", "host:8000", "127.0.0.1:80", "[::1]:80", "")
+ENDS = ("", "/", "/path?x=1#y", " and more")
+URL = f"http://user:{PASSWORD}@host:1/x"
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_every_shape_of_an_address_with_a_password_is_found(scheme):
+    for user, host, end in itertools.product(USERS, HOSTS, ENDS):
+        for password in (PASSWORD, f"{PASSWORD}/x", f"p@{PASSWORD}"):
+            url = f"{scheme}://{user}:{password}@{host}{end}"
+            assert has_password(url) and has_password(f"see {url}") and has_password([{"a": [url]}]), url
+            assert PASSWORD not in without_passwords(f"see {url}") and host in without_passwords(url)
+        assert not has_password(f"{scheme}://{host}{end}"), "without a user"
+    assert has_password("https://ghp_token@host") and not has_password("ssh://git@host/x")
+    assert not has_password("http://host:80/a@b") and not has_password("http://host/?q=a:b@c")
+
+
+def test_every_value_of_a_configuration_is_looked_at():
+    config = composed().config
+    places = [key for key, value in flat(config).items() if value is None or isinstance(value, (str, list))]
+    assert len(places) > 200
+    problems = password_problems({key: [URL, 1] if number % 2 else URL for number, key in enumerate(places)})
+    assert [problem.partition(" ")[0] for problem in problems] == places
+    assert PASSWORD not in "".join(problems)
+
+
+KEYS = [
+    "+actor_rollout_ref.rollout.custom.search.url", "trainer.project_name", "+ray_kwargs.ray_init.address", "data.train_files",
+    "actor_rollout_ref.model.path", "+trainer.anything", "++nested.hf.endpoint", "no.such.key", "trainer.logger",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("key", KEYS)
+@pytest.mark.parametrize("form", ["{}", "[a,'{}']", "'{}'", "{{a:{{b:'{}'}}}}"])
+def test_an_override_with_a_password_is_refused_and_not_repeated(tmp_path, monkeypatch, capfd, key, form):
+    monkeypatch.chdir(tmp_path)
+    for command in ("train", "validate", "preview"):
+        assert main([command, f"{key}={form.format(URL)}"]) == 2
+    said = "".join(capfd.readouterr())
+    assert said.count("has an address with a password") == 3 and PASSWORD not in said and key in said
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("written", [f"'{URL}'", "'${oc.env:AN_ADDRESS}'", f"[a, '{URL}']", f"{{a: ['{URL}']}}"])
+def test_so_is_a_recipe_with_one_also_by_way_of_the_environment(tmp_path, monkeypatch, written):
+    monkeypatch.setenv("AN_ADDRESS", URL)
+    recipe = tmp_path / "recipe.yaml"
+    recipe.write_text(f"defaults: [trgrpo_trainer, _self_]\nmine: {{url: {written}}}\n")
+    with pytest.raises(InvalidInputError, match=r"mine\.url(\.a)? has an address with a password") as error:
+        compose(recipe)
+    assert PASSWORD not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["eval", "--model", URL, "--data", "x"], ["eval", f"--search=url={URL}"], ["data", "build", "math", "--source", URL],
+        ["search", "serve", f"--index={URL}"], ["report", URL], ["export", URL, "--out", "x"], [URL], ["doctor", URL],
+    ],
+)  # fmt: skip
+def test_no_command_repeats_a_password(tmp_path, monkeypatch, capfd, words):
+    monkeypatch.chdir(tmp_path)
+    assert main(words) == 2
+    said = "".join(capfd.readouterr())
+    assert "has an address with a password" in said and PASSWORD not in said
+    assert not list(tmp_path.iterdir())
+
+
+def test_nothing_of_the_environment_is_recorded(tmp_path, monkeypatch):
+    names = {
+        f"{service}_{kind}"
+        for service in ("WANDB", "HF", "MLFLOW_TRACKING", "MY")
+        for kind in ("API_KEY", "TOKEN", "PASSWORD")
+    }
+    for name in {*names, *os.environ, "VERL_TRGRPO_SEARCH_TOKEN", "HTTPS_PROXY"} - {"PATH", "HOME", "PYTHONPATH"}:
+        monkeypatch.setenv(name, URL if "PROXY" in name else PASSWORD)
+    run = composed_run(tmp_path, trainer__project_name="${oc.env:MY_TOKEN}")
+    assert run.config.trainer.project_name == PASSWORD
+    _prepare(run, 1, io.StringIO(), None)
+    written = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert {"run.json", "config.yaml"} <= {path.name for path in written}
+    assert not [path for path in written if PASSWORD in path.read_text()]
