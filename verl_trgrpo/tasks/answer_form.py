@@ -201,7 +201,8 @@ def read_answer(response: str, form: AnswerForm, thinking_opened: bool = False) 
             open. ``line``: the rest of the last line that begins with ``Answer:``, or the next line if that is empty, unless
             a box stands in it or behind; without such a line, the last box. ``hashes``: likewise with ``####``. ``tags``: the
             content of the last complete ``<answer>``, or a box in it. A sign, a factor or the like beside a box belongs to the
-            answer: ``x=-\boxed{5}`` states that; "not ``\boxed{5}``", "``\boxed{5}`` or 7" and "``\boxed{7}`` and ``\boxed{5}``" state nothing.
+            answer: ``x=-\boxed{5}`` states that; "not ``\boxed{5}``", "``\boxed{5}`` or 7" and
+            "``\boxed{7}`` and ``\boxed{5}``" state nothing.
         thinking_opened: the prompt ends in ``<think>``, so a response without ``</think>`` was cut off in its reasoning.
     """
     text = after_reasoning(response, thinking_opened)
@@ -275,10 +276,10 @@ _PART_BEFORE = re.compile(
 # denial or another answer; another box.
 _OPENING = r"[\s$\\(\[*:={\"'“‘]{0,8}(?:\\[a-z]{1,10}\{[\s$\\(*]{0,8})?"
 _DENIED = re.compile(
-    r"(?:\bnot|n['’]t|\bcannot|\bnever|\bn?either|\bnor|\b(?:anything|nothing|all|everything) but|\bexcept|\brefuse to|\bwrong|\bincorrect"
-    r"|\bfalse|\bunlikely|\binstead of|\brather than|\bother than|不是)"
-    r"(?: (?:the|an?|to|be|is|are|was|it|that|say|state|give|equals?|possibly|actually|really|just|simply|correct|right|final|true|answer"
-    rf"|value|result|solution|number|x)){{0,5}}{_OPENING}$",
+    r"(?:\bnot|n['’]t|\bcannot|\bnever|\bn?either|\bnor|\b(?:anything|nothing|all|everything) but|\bexcept|\brefuse to"
+    r"|\bwrong|\bincorrect|\bfalse|\bunlikely|\binstead of|\brather than|\bother than|不是)"
+    r"(?: (?:the|an?|to|be|is|are|was|it|that|say|state|give|equals?|possibly|actually|really|just|simply|correct|right"
+    rf"|final|true|answer|value|result|solution|number|x)){{0,5}}{_OPENING}$",
     re.IGNORECASE,
 )
 _CLOSING = r"[\s$\\)\]}*.,;:…—–({\"'”’-]{0,12}(?:\\text\{\s{0,3})?"
@@ -286,7 +287,8 @@ _BAD = (
     r"(?:not (?:right|correct|true|sure|certain|the (?:right |correct |final )?answer)|wrong|incorrect|false|unsure)\b"
 )
 _HEDGED = re.compile(
-    rf"{_CLOSING}(?:\bor\b(?! (?:simply|equivalently|approximately|about|in|just|as))|或|\b(?:vs|versus|otherwise|alternatively|perhaps|maybe"
+    rf"{_CLOSING}(?:\bor\b(?! (?:simply|equivalently|approximately|about|in|just|as))|或|\b(?:vs|versus|otherwise"
+    rf"|alternatively|perhaps|maybe"
     rf"|possibly|unless|else|either|i guess)\b|(?:but )?(?:i['’]?\s?a?m )?{_BAD}|(?:that|this|it|which)(?: is|['’]s| was) {_BAD}"
     r"|(?:is|was|does|can|could)(?:n['’]t|not)\b|(?:and|&|/)[\s$\\(]{0,4}-?[0-9.]{1,20}[\s$\\).]{0,4}$)"
     r"|[\s$\\)\]*.]{0,8}(?:\\text\{\s{0,3})?(?:(?:hundred|thousand|million|billion|trillion|dozen|lakh|crore)s?\b|[万亿億萬千百]"
@@ -296,8 +298,8 @@ _HEDGED = re.compile(
 )  # or 7
 _OR = re.compile(r"\}[\s$\\)\]]{0,8}(?:\\text\{\s{0,3})?\bor\b[\s$\\(\[}*]{0,8}$", re.IGNORECASE)
 _OTHER_BOX = re.compile(
-    r"\\(?:boxed|fbox)\s{0,8}\{((?:[^{}]|\{[^{}]*\})*)\}[ \t$\\)\]}*]{0,8}(?:[,;/|&]|\\q?quad|—|--|(?:\\text\{\s{0,3})?\b(?:and|vs)\b)?"
-    r"[ \t$\\(\[{}*]{0,8}$",
+    r"\\(?:boxed|fbox)\s{0,8}\{((?:[^{}]|\{[^{}]*\})*)\}[ \t$\\)\]}*]{0,8}(?:[,;/|&]|\\q?quad|—|--"
+    r"|(?:\\text\{\s{0,3})?\b(?:and|vs)\b)?[ \t$\\(\[{}*]{0,8}$",
     re.IGNORECASE,
 )
 _AROUND = 300

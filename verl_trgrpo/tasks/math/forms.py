@@ -153,36 +153,40 @@ NOT_EQUAL = re.compile(r"(?:(?<![0-9)])!|\\not)$")  # x!; x\not
 _MAX_NAME = 60
 
 # What a left side is made of: commands of names and operations; of words, those that name a quantity and small words between.
-_COMMANDS = {
-    *GREEK.split(), *FUNCTIONS, *"""angle arg aligned bar begin big binom cdot circ cos ddot dfrac div dot dots end frac gcd geq
-    hat infty int iint ldots left lfloor rfloor lceil rceil leq lim ln log mathbb mathbf mathcal max mid min nabla neq oint
-    overline overrightarrow pm prime prod quad right sqrt sum text tilde times to triangle variable vec widehat""".split(),
-}  # fmt: skip
-_QUANTITIES = frozenset(
-    """age amount angle answer area average base capacity center centre change charge chance circumference coefficient
-    coefficients constant coordinates cost count current degree density derivative diameter difference dimension discount distance
-    domain energy entropy expectation expression factor flux force fraction frequency function gain gcd hcf height income inradius
-    integer interest intersection inverse lcm length limit loss mass max maximum mean median midpoint min minimum mode momentum
-    number odds order output percent percentage perimeter period point points position power pressure price probability product
-    profit proportion quotient radius range rank rate ratio remainder resistance result revenue root roots salary score share side
-    slope solution solutions speed standard sum surface tax temperature term time total value values variance velocity vertex
-    voltage volume wage weight width work year zeros lhs rhs""".split()
-)
-_BESIDE_QUANTITIES = frozenset(
-    """a an and arithmetic as at between by central common cross cross-sectional current daily deviation digit digits
-    edge expected final first from geometric greatest in initial inner interior largest last lateral least left minimal maximal
+_COMMAND_NAMES = """
+    angle arg aligned bar begin big binom cdot circ cos ddot dfrac div dot dots end frac gcd geq hat infty int iint ldots
+    left lfloor rfloor lceil rceil leq lim ln log mathbb mathbf mathcal max mid min nabla neq oint overline overrightarrow
+    pm prime prod quad right sqrt sum text tilde times to triangle variable vec widehat
+"""
+_COMMANDS = {*GREEK.split(), *FUNCTIONS, *_COMMAND_NAMES.split()}
+_QUANTITY_NAMES = """
+    age amount angle answer area average base capacity center centre change charge chance circumference coefficient
+    coefficients constant coordinates cost count current degree density derivative diameter difference dimension discount
+    distance domain energy entropy expectation expression factor flux force fraction frequency function gain gcd hcf height
+    income inradius integer interest intersection inverse lcm length limit loss mass max maximum mean median midpoint min
+    minimum mode momentum number odds order output percent percentage perimeter period point points position power pressure
+    price probability product profit proportion quotient radius range rank rate ratio remainder resistance result revenue
+    root roots salary score share side slope solution solutions speed standard sum surface tax temperature term time total
+    value values variance velocity vertex voltage volume wage weight width work year zeros lhs rhs
+"""
+_QUANTITIES = frozenset(_QUANTITY_NAMES.split())
+_BESIDE_QUANTITY_NAMES = """
+    a an and arithmetic as at between by central common cross cross-sectional current daily deviation digit digits edge
+    expected final first from geometric greatest in initial inner interior largest last lateral least left minimal maximal
     monthly multiple new numbers of original outer per prime real required right second sectional selling shaded side sides
-    small smallest large solid square squared squares circle triangle rectangle cube sphere cone cylinder polygon region third
-    the to total two three units unit x y z ways with""".split()
-)
+    small smallest large solid square squared squares circle triangle rectangle cube sphere cone cylinder polygon region
+    third the to total two three units unit x y z ways with
+"""
+_BESIDE_QUANTITIES = frozenset(_BESIDE_QUANTITY_NAMES.split())
 _PRODUCT = re.compile(
-    r"(?!(?i:n[oey]|or|if|vs|is|as|so|un|not|nor|non|but|any|all|yes|bad|never|none|false|wrong|maybe)$)(?:[A-Z]{1,5}|[a-zA-Z]{1,2}|[abcdpqrxyz]{3,4})"
+    r"(?!(?i:n[oey]|or|if|vs|is|as|so|un|not|nor|non|but|any|all|yes|bad|never|none|false|wrong|maybe)$)"
+    r"(?:[A-Z]{1,5}|[a-zA-Z]{1,2}|[abcdpqrxyz]{3,4})"
 )  # ABC; kP; xyz
-_INDICES = frozenset(
-    "max min avg tot total net in out eff rms new old one two left right final initial sum opt mean".split()
-)
+_INDEX_NAMES = "max min avg tot total net in out eff rms new old one two left right final initial sum opt mean"
+_INDICES = frozenset(_INDEX_NAMES.split(" "))
 _LEFT_TOKEN = re.compile(
-    r"\\text\{(?P<text>[^{}]*)\}|(?P<index>_\{\\text\{[^{}]*\}\}|_\{[a-zA-Z]+\})|\\(?P<command>[a-zA-Z]+)|(?P<run>[a-zA-Z]+(?:[ -][a-zA-Z]+)*)"
+    r"\\text\{(?P<text>[^{}]*)\}|(?P<index>_\{\\text\{[^{}]*\}\}|_\{[a-zA-Z]+\})|\\(?P<command>[a-zA-Z]+)"
+    r"|(?P<run>[a-zA-Z]+(?:[ -][a-zA-Z]+)*)"
     r"|(?P<sign>\\[{}|,]|(?<![0-9]):|[0-9 ()\[\]{}|+*/^_'.,;!<=>&-])"
 )  # \text{Area of}; _{\text{max}}; \alpha; Area of the square; 7; +
 

@@ -10,7 +10,7 @@ import random
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import islice, pairwise
 from typing import Annotated, Any
 
 from verl_trgrpo.common.progress import Progress, no_progress
@@ -163,8 +163,7 @@ def pieces(question: str) -> list[str]:
     lines = [line for line in map(str.strip, question.splitlines()) if line]
     bare = [_LIST_MARK.sub("", line) for line in lines]
     items = [short for line, short in zip(lines, bare, strict=True) if line != short]
-    pairs = zip(items, items[1:], strict=False)
-    joined = [f"({one}) {sign} ({other})" for one, other in pairs for sign in ("∧", "and")]
+    joined = [f"({one}) {sign} ({other})" for one, other in pairwise(items) for sign in ("∧", "and")]
     named = [line.rpartition(": ")[2] for line in bare]
     found = [*items, *joined, lines[-1], *_QUOTED.findall(question), *named, *bare, *lines]
     return [*dict.fromkeys(part for each in found for part in (each, each.strip("[]\"'`$")) if part)][:MAX_PIECES]
