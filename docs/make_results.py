@@ -286,6 +286,10 @@ def summary() -> str:
         if step > end:
             about = f"{step} steps; right decision {right:g}, {prompts}"
             row(where, about, found, "2 chains x 400", f"declared, corrected {p_text(p)}")
+    unseen = chain_records("pairs")
+    if (own := unseen.chains(*unseen.arms)) == unseen.planned:
+        found = pooled([unseen.rates_effect(chain, unseen.steps[-1], "new_first") for chain in own])
+        row(where, f"{unseen.steps[-1]} steps; pairs of digits never trained", found, f"{len(own)} chains x 200")
     row("SmolLM2-135M, words of a kind", "60 steps, 0.35 to 0.8", effect(pairs("small_lm_categories")), "8")
     words = effect([one for name in WORD_PROBLEMS for one in pairs(name)])
     where = "SmolLM2-135M, word problems"

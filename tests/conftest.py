@@ -214,7 +214,8 @@ def sound_run(tmp_path) -> list[str]:
 
     The run directory is ``tmp_path / "run"``.
     """
-    train, test = (write(tmp_path / f"{name}.parquet", [row(0, prompt=user("x"))] * 50) for name in ("train", "test"))
+    rows = {name: [row(i, prompt=user(f"Zoey, Oliver{i} {name}")) for i in range(50)] for name in ("train", "test")}
+    train, test = (write(tmp_path / f"{name}.parquet", made) for name, made in rows.items())
     return [
         f"data.train_files={train}", f"data.val_files={test}", "data.train_batch_size=8", "data.max_prompt_length=64",
         "data.max_response_length=24", "data.filter_overlong_prompts=true", f"actor_rollout_ref.model.path={CHECKPOINT}",

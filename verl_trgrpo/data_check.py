@@ -46,6 +46,7 @@ from verl_trgrpo.tasks.answer_form import asked_form
 from verl_trgrpo.tasks.ground_truths import accepts, reward_findings
 from verl_trgrpo.tasks.registry import DefaultReward
 from verl_trgrpo.tasks.search_qa.search_options import SEARCH_AGENT
+from verl_trgrpo.tasks.whole_files import WholeFile
 
 # In the order of the report; docs/data.md says what each finds. All but the first two check single rows.
 CHECKS = (
@@ -220,10 +221,11 @@ def check_files(options: CheckOptions, progress: Progress = no_progress) -> Repo
             report.skip(("overlap",), f"no {role} file; name one with --{role}")
         for path, file in files.items():
             lengths = PromptLengths(prompts, options.max_prompt_length)
+            whole = WholeFile(options.reward)
             rows = progress(file.read((*COLUMNS, "agent_name"), options.prompt_key), file.rows, names[path])
             all_checks: list[RowCheck] = [*checks, partial(seen.findings, role), lengths.findings]
-            found = _check_rows(rows, path, names[path], role, all_checks, report)
-            for check, finding in lengths.rest():
+            found = _check_rows(rows, path, names[path], role, all_checks, whole, report)
+            for check, finding in (*lengths.rest(), *whole.findings(names[path])):
                 report.add(check, [finding])
             report.files.append(f"{path}: {count_of(found, 'row')}, {role}{lengths.summary()}")
             read[role] = read.get(role, 0) + found
@@ -253,7 +255,13 @@ def _open_files(names: Mapping[Path, str], prompt_key: str, report: Report) -> d
 
 
 def _check_rows(
-    rows: Iterable[RawRow], path: Path, name: str, role: str, checks: Sequence[RowCheck], report: Report
+    rows: Iterable[RawRow],
+    path: Path,
+    name: str,
+    role: str,
+    checks: Sequence[RowCheck],
+    whole: WholeFile,
+    report: Report,
 ) -> int:
     """Check the rows of one file and return how many could be read."""
     read, of_tests = 0, False
@@ -262,6 +270,7 @@ def _check_rows(
             for check in checks:
                 for check_name, finding in check(row, f"{name} row {read}"):
                     report.add(check_name, [finding])
+            whole.add(row, f"{name} row {read}")
             read += 1
             if is_chat(row.get("prompt")):
                 report.forms[asked_form(row["prompt"]) or "none"] += 1

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from studies.chains.effects import Effect, corrected, difference_text, effect, failures_text, p_text, pooled
+from studies.chains.effects import Effect, corrected, difference_text, effect, failures_text, p_text
 from studies.chains.reading import CHAIN_HEAD, Chain, Records, chain_text
 from verl_trgrpo.common.text import markdown_table
 from verl_trgrpo.compare.statistics import equivalence_p_value
@@ -23,39 +23,44 @@ def pairs_table(records: Records, part: str) -> str:
         return NOTHING
     start = {chain: records.over_rates(chain, 0, part)[arms[1]] for chain in chains}
     trained = {chain: records.over_rates(chain, end, part)[arms[1]] for chain in chains}
+    margin, ends = records.study["margin"], {chain: records.rates_effect(chain, end, part) for chain in chains}
+    # Differences of all seeds; nan of those that do not pass a train accuracy at all rates.
     columns = {
-        f"GRPO, {end} steps minus start": {c: effect(trained[c] - start[c]) for c in chains},
-        "TR-GRPO minus GRPO, 40": {c: records.rates_effect(c, 40, part) for c in chains},
-        f"TR-GRPO minus GRPO, {end}": {c: records.rates_effect(c, end, part) for c in chains},
-        f"minus GRPO at a lower rate, {end}": {c: lower_rate_effect(records, c, part) for c in chains},
+        f"GRPO, {end} steps minus start": {c: trained[c] - start[c] for c in chains},
+        "TR-GRPO minus GRPO, 40": {c: np.array(records.rates_effect(c, 40, part).values) for c in chains},
+        f"TR-GRPO minus GRPO, {end}": {c: np.array(ends[c].values) for c in chains},
+        f"minus GRPO at a lower rate, {end}": {c: end_differences(records, c, part) for c in chains},
     }
     for threshold in records.study["thresholds"]:
         for name, lower in ((f"TR-GRPO minus GRPO, train {threshold:g}", False),
                             (f"minus GRPO at a lower rate, train {threshold:g}", True)):  # fmt: skip
-            columns[name] = {c: one for c in chains if (one := passing_effect(records, c, part, threshold, lower))}
+            columns[name] = {c: passing_differences(records, c, part, threshold, lower) for c in chains}
+    effects = {name: {c: whole_effect(values) for c, values in found.items()} for name, found in columns.items()}
     p = {
-        name: corrected({c: one.p for c, one in found.items()}, len(records.planned)) for name, found in columns.items()
+        name: corrected({c: one.p for c, one in found.items() if one}, len(records.planned))
+        for name, found in effects.items()
     }
-    margin = records.study["margin"]
-    equal = {
-        c: equivalence_p_value(one.values, margin) or 0.0 for c, one in columns[f"TR-GRPO minus GRPO, {end}"].items()
-    }
-    equal = corrected(equal, len(records.planned))
+    equal = corrected(
+        {c: equivalence_p_value(one.values, margin) or 0.0 for c, one in ends.items()}, len(records.planned)
+    )
     rows = []
     for chain in chains:
         cells = [
-            difference_text(found[chain], p[name][chain]) if chain in found else "-" for name, found in columns.items()
+            difference_text(one, p[name][chain]) if (one := found[chain]) else "-" for name, found in effects.items()
         ]
         levels = [f"{start[chain].mean():.3f}", f"{trained[chain].mean():.3f}"]
         rows.append([*chain_text(chain), *levels, *cells, p_text(equal[chain])])
-    means = [
-        difference_text(one := pooled([*found.values()]), one.p) if len(found) == len(chains) else "-"
-        for found in columns.values()
-    ]
+    overall = [whole_effect(np.mean([*found.values()], 0)) for found in columns.values()]
+    means = [difference_text(one, one.p) if one else "-" for one in overall]
     rows.append(["mean of these", "", "", "", *means, ""])
-    return markdown_table(
-        rows, [*CHAIN_HEAD, "start", f"GRPO, {end} steps", *columns, f"equal within {margin:g}, {end}"]
-    )
+    head = [*CHAIN_HEAD, "start", f"GRPO, {end} steps", *columns, f"equal within {margin:g}, {end}"]
+    return markdown_table(rows, head)
+
+
+def whole_effect(differences: np.ndarray) -> Effect | None:
+    """Return the effect on the seeds without nan; None if they are few."""
+    whole = differences[~np.isnan(differences)]
+    return effect(whole) if len(whole) >= FEWEST else None
 
 
 def rate_pairs(records: Records, chain: Chain, lower: bool) -> list[tuple[float, float]]:
@@ -64,22 +69,20 @@ def rate_pairs(records: Records, chain: Chain, lower: bool) -> list[tuple[float,
     return [*zip(rates[1:], rates, strict=False)] if lower else [(rate, rate) for rate in rates]
 
 
-def lower_rate_effect(records: Records, chain: Chain, part: str) -> Effect:
+def end_differences(records: Records, chain: Chain, part: str) -> np.ndarray:
     """Return the primary arm minus the baseline at lower rates, after the last step."""
     (own, base), end = records.arms, records.steps[-1]
     differences = [records.accuracies(chain, own, end, rate, part) - records.accuracies(chain, base, end, other, part)
                    for rate, other in rate_pairs(records, chain, True)]  # fmt: skip
-    return effect(np.mean(differences, 0))
+    return np.mean(differences, 0)
 
 
-def passing_effect(records: Records, chain: Chain, part: str, threshold: float, lower: bool) -> Effect | None:
-    """Return the difference where a train accuracy is first passed, of the seeds that pass at all rates; None if they are few."""
+def passing_differences(records: Records, chain: Chain, part: str, threshold: float, lower: bool) -> np.ndarray:
+    """Return the difference where a train accuracy is first passed; nan for seeds that do not pass at all rates."""
     own, base = records.arms
     differences = [records.passing(chain, own, rate, threshold, part) - records.passing(chain, base, other, threshold, part)
                    for rate, other in rate_pairs(records, chain, lower)]  # fmt: skip
-    means = np.mean(differences, 0)
-    whole = means[~np.isnan(means)]
-    return effect(whole) if len(whole) >= FEWEST else None
+    return np.mean(differences, 0)
 
 
 def groups(records: Records) -> dict[float, list[Chain]]:

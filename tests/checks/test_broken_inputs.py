@@ -21,7 +21,7 @@ def write(path, rows=200):
     pq.write_table(
         pa.table(
             {
-                "prompt": [[{"role": "user", "content": text}] for text in texts],
+                "prompt": [[{"role": "user", "content": f"Zoe {text}"}] for text in texts],
                 "data_source": ["kk_3ppl"] * rows,
                 "reward_model": [{"ground_truth": "(1) Zoe is a knave"}] * rows,
             }

@@ -9,7 +9,7 @@ import pytest
 
 from tests.checks.validation import summary, validate
 from tests.conftest import composed
-from tests.data.checked_files import row, write
+from tests.data.checked_files import clean, write
 from tests.launch.launching import save_checkpoint
 from verl_trgrpo.checks.check import check, own_findings
 from verl_trgrpo.checks.view import RunView
@@ -27,7 +27,7 @@ GPUS = "+ray_kwargs.ray_init.num_gpus=8"
 @pytest.fixture
 def data(tmp_path):
     """Overrides with data files that exist."""
-    return [f"data.{part}_files={write(tmp_path / f'{part}.parquet', [row(0)] * 640)}" for part in ("train", "val")]
+    return [f"data.{part}_files={write(tmp_path / f'{part}.parquet', clean(part, 640))}" for part in ("train", "val")]
 
 
 def test_a_sound_run_has_no_findings_and_knows_its_steps(sound_run):

@@ -15,6 +15,7 @@ from verl_trgrpo.checks.files import looks_local, missing_files, model_findings,
 from verl_trgrpo.checks.view import RunView
 from verl_trgrpo.common.findings import Level
 from verl_trgrpo.demos.puzzles import CHECKPOINT
+from verl_trgrpo.tasks.registry import DEFAULT_REWARD_KEY
 
 MODEL = "actor_rollout_ref.model"
 
@@ -117,7 +118,23 @@ def test_many_data_sources_without_a_reward_are_counted(sound_run, tmp_path):
 
 def test_the_empty_data_source_of_deepscalers_script_is_mathematics(sound_run, tmp_path):
     write(tmp_path / "train.parquet", rows_of(""))
-    assert data_findings(view_of(sound_run)) == []
+    [finding, *_] = data_findings(view_of(sound_run))
+    assert (finding.where, finding.level) == ("data.train_files", Level.WARNING)
+    assert "20 of 20 rows" in finding.message and "mathematics" in finding.message
+    assert data_findings(view_of(sound_run, f"+{DEFAULT_REWARD_KEY}=math"))[:1] != [finding]
+
+
+def test_what_data_check_says_of_a_whole_file_is_said_of_a_run(sound_run, tmp_path):
+    write(tmp_path / "train.parquet", [row(i % 20) for i in range(200)])
+    [repeated] = data_findings(view_of(sound_run))
+    assert (repeated.where, repeated.level) == ("data.train_files", Level.WARNING)
+    assert "20 different prompts in 200 rows" in repeated.message
+    write(tmp_path / "train.parquet", [row(i) | {"reward_model": row(i + 1)["reward_model"]} for i in range(200)])
+    [shifted] = data_findings(view_of(sound_run))
+    assert shifted.level is Level.ERROR and "50 of 50 rows" in shifted.message and "oliver1" in shifted.message
+    write(tmp_path / "train.parquet", [row(i) for i in range(200)])
+    write(tmp_path / "test.parquet", [row(i % 20, "test") for i in range(200)])
+    assert data_findings(view_of(sound_run)) == [], "test files repeat problems to sample more responses"
 
 
 @pytest.mark.parametrize("source", [None, ""])

@@ -115,7 +115,10 @@ def test_too_little_memory_is_a_message_and_no_message_has_a_password(capsys):
     def program(error):
         raise error
 
-    assert exit_code(partial(program, MemoryError())) == 1 and exit_code(partial(program, ValueError("http://a:hidden@h"))) == 2
+    assert (
+        exit_code(partial(program, MemoryError())) == 1
+        and exit_code(partial(program, ValueError("http://a:hidden@h"))) == 2
+    )
     said = capsys.readouterr().err
     assert said.startswith("error: memory ran out; ") and "hidden" not in said and "Traceback" not in said
 

@@ -17,7 +17,7 @@ from verl_trgrpo.tasks.registry import Task, register_reward
 
 def test_clean_files_have_no_finding(tmp_path):
     train, test = write(tmp_path / "train.parquet", clean()), write(tmp_path / "test.parquet", clean("test", 3))
-    more = write(tmp_path / "more.parquet", [row(i, prompt=user(f"More of {i}")) for i in range(3)])
+    more = write(tmp_path / "more.parquet", [row(i, prompt=user(f"More of Zoey and Oliver{i}")) for i in range(3)])
     made = report(train, more, test=(test,))
     found = {check.name: check.status for check in made.checks}
     assert list(found) == list(CHECKS)

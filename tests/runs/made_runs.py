@@ -107,6 +107,7 @@ class _World:
         end = {"learns": start + (1 - start) * rng.uniform(0.1, 0.8), "flat": start, "solved": rng.uniform(0.97, 1.0)}[
             kind
         ]
+        self.solved = kind == "solved"
         rate = rng.uniform(1.5, 8)
         self.accuracy = start + (end - start) * (1 - np.exp(-rate * t)) / (1 - np.exp(-rate))
         self.rambles = n >= 12 and rng.random() < 0.12
@@ -263,7 +264,8 @@ class _World:
     def _sources(self):
         count = int(self.rng.choice([1, 1, 2, 4]))
         return [
-            (("math", "aime24", "gsm8k", "kk_3ppl")[i], self.rng.uniform(0.4, 1.1) if i else 1.0) for i in range(count)
+            (("math", "aime24", "gsm8k", "kk_3ppl")[i], max(self.solved, self.rng.uniform(0.4, 1.1)) if i else 1.0)
+            for i in range(count)
         ]
 
     # Sickness

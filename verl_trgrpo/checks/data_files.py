@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
@@ -12,12 +13,19 @@ from verl_trgrpo.common.findings import Finding, InvalidInputError, Level, findi
 from verl_trgrpo.common.text import as_plain_yaml, count_of, did_you_mean
 from verl_trgrpo.data.prompts import SINGLE_TURN, TOOL_AGENT, TOOLS, RolloutPrompts, agent_loops, tool_schemas
 from verl_trgrpo.data.rows import UnreadableError, is_chat
-from verl_trgrpo.data.verl_files import DataFile, column_findings, concatenation_findings, row_problems
+from verl_trgrpo.data.verl_files import DataFile, column_findings, concatenation_findings, row_problems, spread
 from verl_trgrpo.runs.compose import resolved, selected
 from verl_trgrpo.runs.keys import AGENT, REWARD, REWARD_MODEL, ROLLOUT
 from verl_trgrpo.tasks.ground_truths import reward_findings
-from verl_trgrpo.tasks.registry import DEFAULT_REWARD_KEY, DEFAULT_REWARDS, has_reward, unknown_source
+from verl_trgrpo.tasks.registry import (
+    DEFAULT_REWARD_KEY,
+    DEFAULT_REWARDS,
+    guessed_reward,
+    has_reward,
+    unknown_source,
+)
 from verl_trgrpo.tasks.search_qa.search_options import SEARCH_AGENT, read_options
+from verl_trgrpo.tasks.whole_files import WholeFile
 
 _MANAGER = f"{AGENT}.agent_loop_manager_class"
 # Data sources without a reward that are named one by one.
@@ -128,33 +136,53 @@ def _file_findings(
 
 
 def _gold_findings(key: str, file: DataFile, config: DictConfig) -> list[Finding]:
-    """Check that the reward understands the ground truths of some rows, and gives full marks to who states them."""
+    """Check some rows by their reward, and the rows of the file together, as `data check` does.
+
+    The reward understands a ground truth, which is the prompt's own, and gives full marks to who states it.
+    """
     if selected(config, f"{REWARD}.path") != OWN_REWARDS or default_reward_findings(config):
         return []
     prompt_key, default = str(selected(config, "data.prompt_key")), default_reward(config)
-    rows = file.sample([prompt_key, "data_source", "reward_model", "extra_info"], _SCORED_ROWS)
-    place = f"{key}={file.path} row"
-    found = [
-        finding
-        for number, row in rows.items()
-        for name, finding in reward_findings({**row, "prompt": row.get(prompt_key)}, f"{place} {number}", default)
-        if name == "reward of gold" and finding.level is not Level.NOT_CHECKED
-    ]
-    if not found:
-        return []
-    level = Level.ERROR if len(found) == len(rows) else Level.WARNING
-    message = f"{found[0].where}: {found[0].message} ({len(found)} of {len(rows)} rows that were scored)"
-    return [Finding(level, key, f"{message}; correct them, `verl-trgrpo data check` names all")]
+    place = f"{key}={file.path}"
+    read = file.sample([prompt_key, "data_source", "reward_model", "extra_info"], _MOST)
+    rows = [({**row, "prompt": row.get(prompt_key)}, f"{place} row {number}") for number, row in read.items()]
+    scored = [rows[number] for number in spread(len(rows), _SCORED_ROWS)]
+    found: dict[str, list[Finding]] = {}
+    for row, where in scored:
+        for name, finding in reward_findings(row, where, default):
+            if name != "data source" and finding.level is not Level.NOT_CHECKED:
+                found.setdefault(name, []).append(finding)
+    findings = []
+    for name, (first, *others) in found.items():
+        count = 1 + len(others)
+        wrong = name == "reward of gold" or first.level is Level.ERROR
+        level = Level.ERROR if wrong and count == len(scored) else Level.WARNING
+        message = f"{first.where}: {first.message} ({count} of {len(scored)} rows that were scored)"
+        findings.append(Finding(level, key, f"{message}; `verl-trgrpo data check` names all"))
+    whole = WholeFile(default)
+    for row, where in rows:
+        whole.add(row, where)
+    # Published test files repeat each problem, to sample several responses of it.
+    together = [finding for name, finding in whole.findings(place) if key == DATA[0] or name != "duplicates"]
+    return findings + [Finding(finding.level, key, f"{finding.where}: {finding.message}") for finding in together]
 
 
 def _source_findings(key: str, file: DataFile, config: DictConfig) -> list[Finding]:
-    """Check that the run scores each data source of a file."""
-    sources = {name for part in file.tables(["data_source"]) for name in part["data_source"].unique().to_pylist()}
+    """Check that the run scores each data source of a file, and say how many rows have none, if they are scored."""
+    counted: Counter[Any] = Counter()
+    for part in file.tables(["data_source"]):
+        counted.update({each["values"]: each["counts"] for each in part["data_source"].value_counts().to_pylist()})
+    sources = {*counted}
     without = {source: reason for source in sorted(sources - {None}) if (reason := _no_reward(config, source))}
     shown = [*without.values()][:_MAX_SOURCES]
     if others := [*without][_MAX_SOURCES:]:
         shown.append(f"no reward for {len(others)} more data sources, such as {others[0]!r}")
-    return [Finding.error(key, f"{key}={file.path}: {reason}") for reason in shown]
+    findings = [Finding.error(key, f"{key}={file.path}: {reason}") for reason in shown]
+    own = selected(config, f"{REWARD}.path") == OWN_REWARDS
+    if own and "" in sources and (guess := guessed_reward("", default_reward(config))):
+        rows = f"{counted['']} of {file.rows} rows"
+        findings.append(Finding.warning(key, f"{key}={file.path}: {guess} ({rows})"))
+    return findings
 
 
 def default_reward(config: DictConfig) -> Any:

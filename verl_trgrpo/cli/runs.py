@@ -211,7 +211,7 @@ def health(options: HealthOptions) -> int:
     exit codes:
       0 sound, 1 a signal stands at the last step, or took a share of the run that counts, 2 the path holds no metrics
     """
-    from verl_trgrpo.runs.health import judge
+    from verl_trgrpo.runs.health import judge, unjudged
 
     if not options.path.exists():
         raise ValueError(f"{options.path} does not exist; name a run directory or a file of veRL's file logger")
@@ -223,8 +223,14 @@ def health(options: HealthOptions) -> int:
         )
     findings = judge(steps)
     for finding in findings:
-        state = "stands" if finding.stands else "lost  " if finding.lost else "over  "
-        print(escape_controls(f"{state}  {finding.message}"), escape_controls(f"        {finding.remedy}"), sep="\n")
+        state = (
+            "note  " if finding.signal.note else "stands" if finding.stands else "lost  " if finding.lost else "over  "
+        )
+        print(escape_controls(f"{state}  {finding.message}"))
+        if finding.stands or finding.lost:
+            print(escape_controls(f"        {finding.remedy}"))
     sick = sum(finding.sick for finding in findings)
-    print(f"{len(steps)} steps, the last is {steps[-1].number}: {sick or 'no'} signal{'s' * (sick != 1)}")
+    count = sum(step.number > 0 for step in steps)  # a validation may come before the first
+    missing = "; not judged: " + ", ".join(unjudged(steps)) if not sick and unjudged(steps) else ""
+    print(f"{count} steps, the last is {steps[-1].number}: {sick or 'no'} signal{'s' * (sick != 1)}{missing}")
     return 1 if sick else 0

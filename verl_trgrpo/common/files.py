@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from verl_trgrpo.common.foreign import ForeignFileError, lines_of, open_foreign, read_foreign, real_path
+from verl_trgrpo.common.foreign import ForeignFileError, lines_of, open_foreign, real_path
 
 
 def write_text(path: Path, text: str) -> None:
@@ -33,21 +33,6 @@ def write_bytes(path: Path, content: bytes) -> None:
 def write_json(path: Path, content: Any, default: Callable[[Any], Any] | None = None) -> None:
     """Write an indented JSON file atomically; `default` converts values that JSON has no type for."""
     write_text(path, json.dumps(content, indent=2, ensure_ascii=False, default=default) + "\n")
-
-
-def read_json(path: Path) -> dict[str, Any]:
-    """Return the JSON object in a file, or an empty one if the file does not exist or does not hold an object.
-
-    Raises:
-        ForeignFileError: it is a link, no regular file, too large, or cannot be read.
-    """
-    try:
-        content = json.loads(read_foreign(path))
-    except ForeignFileError:
-        raise
-    except (FileNotFoundError, ValueError, RecursionError):
-        return {}
-    return content if isinstance(content, dict) else {}
 
 
 def json_lines(path: Path) -> Iterator[tuple[int, Any]]:

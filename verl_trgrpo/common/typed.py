@@ -83,12 +83,16 @@ def typed(schema: type[Read], content: object, where: str | Path) -> Read:
 
 
 def read_typed(path: Path, schema: type[Read]) -> Read:
-    """Return the content of a JSON file as its schema.
+    """Return the content of a JSON file as its schema, without fields where the file does not exist.
 
     Raises:
-        FileNotFoundError, ForeignFileError: as `read_foreign_json` and `typed`.
+        ForeignFileError: as `read_foreign_json` and `typed`.
     """
-    return typed(schema, read_foreign_json(path), path)
+    try:
+        content = read_foreign_json(path)
+    except FileNotFoundError:
+        content = {}
+    return typed(schema, content, path)
 
 
 def typed_line(schema: type[Read], line: bytes, where: str) -> Read:

@@ -21,6 +21,7 @@ import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -296,6 +297,7 @@ def _leaves(value: Any) -> Iterator[Any]:
 # Equality of prompts
 
 
+@lru_cache(maxsize=16)  # several checks of a row read its prompt
 def normalize_text(text: str) -> str:
     """Return `text` in NFKC, case-folded, with every run of white space as one space and none at the ends.
 
@@ -310,6 +312,11 @@ def normalize_text(text: str) -> str:
         folded = unicodedata.normalize("NFKD", folded).casefold()
         folded = unicodedata.normalize("NFKC", folded)
     return " ".join(folded.split())
+
+
+def contains(text: str, part: str) -> bool:
+    """Return whether `part` stands in `text`, both as `normalize_text` writes them."""
+    return part in text or normalize_text(part) in normalize_text(text)
 
 
 def spoken_messages(prompt: Any) -> list[tuple[Any, str]]:

@@ -91,8 +91,7 @@ class DataFile:
 
     def sample(self, columns: Iterable[str], most: int) -> dict[int, dict[str, Any]]:
         """Return rows by number, at most `most`, evenly spread; raises as `tables`."""
-        count = min(self.rows, most)
-        wanted = [round(i * (self.rows - 1) / max(1, count - 1)) for i in range(count)]
+        wanted = spread(self.rows, most)
         rows: dict[int, dict[str, Any]] = {}
         start = 0
         for part in self.tables(columns):
@@ -101,6 +100,12 @@ class DataFile:
             rows.update(zip(here, taken, strict=True))
             start += part.num_rows
         return rows
+
+
+def spread(total: int, most: int) -> list[int]:
+    """Return at most `most` numbers below `total`, evenly spread, with the first and the last."""
+    count = min(total, most)
+    return [round(i * (total - 1) / max(1, count - 1)) for i in range(count)]
 
 
 def read_rows(

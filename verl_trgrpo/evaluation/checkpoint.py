@@ -14,9 +14,10 @@ from typing import Any
 import yaml
 from omegaconf import DictConfig, OmegaConf
 
-from verl_trgrpo.common.files import read_json, staged_directory, write_json
+from verl_trgrpo.common.files import staged_directory, write_json
 from verl_trgrpo.common.foreign import ForeignFileError, check_model_directory, check_no_link
 from verl_trgrpo.common.text import as_markdown
+from verl_trgrpo.common.typed import Schema, Text, read_typed
 from verl_trgrpo.runs.checkpoints import checkpoints, latest_checkpoint, step_of, tracked_checkpoint
 from verl_trgrpo.runs.environment import accelerator_found, training_environment
 from verl_trgrpo.runs.metrics import MetricsLog
@@ -27,6 +28,13 @@ from verl_trgrpo.runs.weights import WEIGHTS, broken_weights
 _ORIGIN = "merged_from.json"
 _SHARDED = "fsdp_config.json"
 _HUB_NAME = re.compile(r"\w[\w.-]*/\w[\w.-]*")
+
+
+class Origin(Schema):
+    """``merged_from.json``: the `fingerprint` of the shards that a model was merged from."""
+
+    name: Text | None = None
+    weights: dict[Text, list[int]] | None = None
 
 
 def find_checkpoint(run: Path) -> Path:
@@ -130,7 +138,7 @@ def merged_model(place: str, out: Path) -> str:
     whatever the shards are.
 
     Raises:
-        ValueError: weights are not finite.
+        ValueError: weights are not finite, or the record of the merged model is damaged.
         RuntimeError: the merger fails.
     """
     shards = Path(place)
@@ -144,7 +152,7 @@ def merged_model(place: str, out: Path) -> str:
     if target.is_symlink():
         raise ValueError(f"{target} is a link, which could lead anywhere; remove it")
     origin = fingerprint(place)
-    if read_json(target / _ORIGIN) == origin:
+    if read_typed(target / _ORIGIN, Origin).content() == origin:
         return str(target)
     with staged_directory(target, _merged) as stage:
         # In a process of its own: it needs the memory of the whole model, which vLLM will want.
@@ -165,8 +173,10 @@ def merged_model(place: str, out: Path) -> str:
 
 def _merged(directory: Path) -> list[str]:
     """Return the entries of a merged model, its origin last."""
-    names = [path.name for path in directory.iterdir()] if read_json(directory / _ORIGIN) else []
-    return sorted(names, key=lambda name: name == _ORIGIN)
+    with contextlib.suppress(ForeignFileError):
+        if read_typed(directory / _ORIGIN, Origin).name:
+            return sorted((path.name for path in directory.iterdir()), key=lambda name: name == _ORIGIN)
+    return []
 
 
 def export(run: Path, out: Path) -> Path:

@@ -12,10 +12,10 @@ from typing import Any, BinaryIO
 
 from pydantic import Field
 
-from verl_trgrpo.common.files import check_no_circle, lock, open_plain, read_json, write_json
+from verl_trgrpo.common.files import check_no_circle, lock, open_plain, write_json
 from verl_trgrpo.common.foreign import LINE_LIMIT, MIB, ForeignFileError
 from verl_trgrpo.common.text import changes
-from verl_trgrpo.common.typed import Schema, Text, Whole, typed_lines
+from verl_trgrpo.common.typed import Schema, Text, Whole, read_typed, typed_lines
 from verl_trgrpo.data.rows import Row
 from verl_trgrpo.tasks.answer_form import THINKING_OPENED, reward_input
 
@@ -46,6 +46,10 @@ class Response:
         return reward_input(
             row.extra_info, row.messages, from_loop=self.extra, thinking_opened=opened, cut_off=self.cut
         )
+
+
+class Arguments(Schema):
+    """``arguments.json``: all that determines the responses, which is compared as a whole."""
 
 
 class ResponseLine(Schema):
@@ -112,7 +116,7 @@ def open_store(directory: Path, arguments: Mapping[str, Any], data: Sequence[Pat
     The `arguments` are everything that determines the responses, as JSON types.
 
     Raises:
-        ValueError: the directory has responses made with other arguments, or is in use.
+        ValueError: the directory has responses made with other arguments, or their record is damaged, or it is in use.
         OSError: it cannot be written.
     """
     check_no_circle(directory)
@@ -122,7 +126,7 @@ def open_store(directory: Path, arguments: Mapping[str, Any], data: Sequence[Pat
         path = directory / ARGUMENTS
         if not os.path.lexists(path):
             write_json(path, arguments)
-        if differing := changes(read_json(path), json.loads(json.dumps(arguments))):
+        if differing := changes(read_typed(path, Arguments).content(), json.loads(json.dumps(arguments))):
             raise ValueError(
                 f"{directory} holds another evaluation ({'; '.join(differing)}); choose another --out or delete the directory"
             )

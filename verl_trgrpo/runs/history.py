@@ -11,21 +11,27 @@ from typing import Any
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
-from verl_trgrpo.runs.metrics import REWARD, WEIGHT, Step
+from verl_trgrpo.runs.metrics import GRAD_NORM, REWARD, WEIGHT, Step
 
 Values = np.ndarray[Any, np.dtype[Any]]
 Flags = np.ndarray[Any, np.dtype[np.bool_]]
 
-ACCURACY = "validation accuracy"
-"""Stands for the mean accuracy over data sources, which is no metric of veRL's."""
+ACCURACY = "validation accuracy, the mean over sources,"
+"""Stands for what veRL does not log, in messages, too."""
 
 # Metrics by what they show, as regular expressions.
 VALIDATION = rf"val-core/.+/(acc|reward)/mean@\d+|{ACCURACY}"
 REWARDS = r"critic/(score|rewards)/mean"
-TIMES = r"timing_s/(step|gen)|perf/time_per_step"
+STEP_TIME = r"timing_s/step|perf/time_per_step"
+TIMES = rf"{STEP_TIME}|timing_s/(?!testing|save_)[^/]+"
 _TRAINED = "critic/acc/mean"
 _TOKENS = r"perf/total_num_tokens|response_length/mean"
 
+_CRITIC = ("critic/vf", "critic/vpred", "critic/grad")
+_KL = r"actor/(kl_loss|reward_kl_penalty)"
+_STALE = r"training/off_policy/trajectory_staleness\w*/max"
+_SPIKE, _BEFORE = 10.0, 10  # a gradient so many times larger explains a fall so many steps later
+_PART_OF_STEP = 0.6  # share of a step that its part counts as if it is less
 _LATEST = 5  # values of which the median is a level; fewer of a metric that is seldom logged
 _PROBLEMS = 2048  # most answers of a validation that are read from its values
 
@@ -101,18 +107,45 @@ class History:
             return math.nan
         return float(least.min() if len(least) else -np.abs(rewards).max() if rewards.min() < 0 else 0.0)
 
-    def fill(self, remedy: str, first: int) -> str:
-        """Fill in where to resume from and half of the learning rate."""
+    def share_of_step(self) -> float:
+        """Return the share of a step's time at the start below which a part of it does not matter."""
+        return max((_PART_OF_STEP * self._before(name, 0.0) for name in self.metrics(STEP_TIME)), default=0.0)
+
+    def staleness(self) -> int:
+        """Return how many updates older the weights of rollouts usually are than in synchronous training."""
+        logged = [self._finite(name) for name in self.metrics(_STALE)]
+        return max((math.ceil(np.median(values)) for values in logged if len(values)), default=0)
+
+    def cause(self, left: float, first: int, sound: int, remedy: str) -> tuple[str, int, str]:
+        """Return what explains a fall, the last step with sound weights, and the remedy; as they are where nothing does."""
+        for name in self.metrics(_KL):
+            before, after = self._level(name, -math.inf, left), self._level(name, first - 1, first + _LATEST)
+            if after < before / 5:
+                why = f"; {name} fell from {before:.3g} to {after:.3g} with it: were base weights loaded?"
+                return why, sound, "look in the log which weights the resume loaded; {resume}"
+        numbers, values = self.column(GRAD_NORM)
+        since = min(left, first - _BEFORE)
+        usual = self._level(GRAD_NORM, -math.inf, since)
+        spikes = (numbers > since) & (numbers <= sound + 1) & (values > _SPIKE * usual) & (usual > 0)
+        if not spikes.any():
+            return "", sound, remedy
+        step = int(numbers[spikes][0])
+        why = f"; {GRAD_NORM} of {values[spikes].max():.3g} from step {step} on, {usual:.3g} before, is the likelier cause"
+        return why, min(sound, step - 1), remedy
+
+    def fill(self, remedy: str, metric: str, sound: int) -> str:
+        """Fill in where to resume from, at the latest at a step, and half of the learning rate of what has the metric."""
         numbers, values = self.column(ACCURACY)
-        earlier = (numbers < first) & np.isfinite(values)
-        step, why = first - 1, "or the last checkpoint before it"
+        earlier, why = (numbers <= sound) & np.isfinite(values), "or the last checkpoint before it"
         if earlier.any():
             best = int(np.argmax(values[earlier]))
-            step, why = int(numbers[earlier][best]), f"the best validation, {values[earlier][best]:.3g}"
-        resume = f"trainer.resume_mode=resume_path trainer.resume_from_path=RUN/global_step_{step} ({why})"
-        rates = self._finite("actor/lr")
+            mean = ", the mean over sources" if len(self.metrics(VALIDATION)) > 2 else ""
+            sound, why = int(numbers[earlier][best]), f"the best validation, {values[earlier][best]:.3g}{mean}"
+        resume = f"trainer.resume_mode=resume_path trainer.resume_from_path=RUN/global_step_{sound} ({why})"
+        model, of = ("critic", "critic") if metric.startswith(_CRITIC) else ("actor_rollout_ref.actor", "actor")
+        rates = self._finite(f"{of}/lr")
         rate = f"{rates[rates > 0][-1] / 2:.2g}" if (rates > 0).any() else "LOWER"
-        return remedy.format(resume=resume if step > 0 else "in a new run", lr=rate)
+        return remedy.format(resume=resume if sound > 0 else "in a new run", slower=f"{model}.optim.lr={rate}")
 
     def _finite(self, metric: str) -> Values:
         values = self.column(metric)[1]
@@ -139,37 +172,46 @@ class History:
         noise *= math.sqrt(2 / min(_LATEST, len(values) // 2))
         return (self._level(metric, left, last) - before) / max(noise, 0.03 * abs(before), 1e-9)
 
-    def improves(self, left: float, _: float, last: float) -> float:
+    def improves(self, _: str, left: float, __: float, last: float) -> float:
         """Return 2 if the accuracy, or where none is logged the reward, has risen with it."""
         logged = [metric for metric in (ACCURACY, _TRAINED) if len(self.column(metric)[0]) >= 3] or [REWARD]
         return 1.0 + any(self._rise(metric, left, last) > 2 for metric in logged)
 
-    def harder_prompts(self, left: float, first: float, last: float) -> float:
+    def harder_prompts(self, _: str, left: float, first: float, last: float) -> float:
         """Return more if the validation has not fallen, or the length of the prompts has changed with it."""
         holds = self._rise(ACCURACY, left, last) > -2 and self._level(ACCURACY, first, last) > 0
         return 3.4 if holds or abs(self._rise("prompt_length/mean", left, last)) > 5 else 1.0
 
-    def training_stalls(self, left: float, _: float, last: float) -> float:
+    def training_stalls(self, _: str, left: float, __: float, last: float) -> float:
         """Excuse it unless the training reward has risen meanwhile."""
         return 1.0 if self._rise(REWARD, left, last) > 2 else math.inf
 
-    def solved(self, _: float, first: float, last: float) -> float:
-        """Excuse it where nearly all training rewards are the largest one."""
-        accuracy, high = self._level(_TRAINED, first - 1, last), self._finite("critic/score/max")
-        if math.isnan(accuracy) and len(rewards := self._finite(REWARD)):
-            least, most = self.worst_reward(REWARD), high.max() if len(high) else max(rewards.max(), 1.0)
-            accuracy = (self._level(REWARD, first - 1, last) - least) / max(most - least, 1e-9)
-        return math.inf if accuracy >= 0.9 else 1.0
+    def critic_learns(self, metric: str, _: float, __: float, last: float) -> float:
+        """Excuse it where it rises since the start."""
+        return math.inf if self._rise(metric, -math.inf, last) > 2 else 1.0
 
-    def longer(self, left: float, first: float, last: float) -> float:
-        """Excuse it where steps have more tokens, for each of which attention takes more time."""
-        times, tokens = (
-            [self._level(name, first - 1, last) / max(self._before(name, left), 1e-9) for name in self.metrics(kind)]
-            for kind in (TIMES, _TOKENS)
+    def solved(self, _: str, __: float, first: float, last: float) -> float:
+        """Excuse it where nearly all rewards are the largest one, of the training and of the validation if there is one."""
+        least, rewards, high = self.worst_reward(REWARD), self._finite(REWARD), self._finite("critic/score/max")
+        size = (high.max() if len(high) else max(1.0, *rewards) if len(rewards) else math.nan) - least
+        trained, validated = self._level(_TRAINED, first - 1, last), self._level(ACCURACY, -math.inf, last)
+        if math.isnan(trained):
+            trained = (self._level(REWARD, first - 1, last) - least) / max(size, 1e-9)
+        unsolved = max(validated, (validated - least) / max(size, 1e-9)) < 0.9  # of an accuracy, or a reward
+        return math.inf if trained >= 0.9 and not unsolved else 1.0
+
+    def unsolved(self, *where: Any) -> float:
+        """Excuse it where something is left to learn."""
+        return 1.0 if self.solved(*where) > 1.0 else math.inf
+
+    def longer(self, metric: str, left: float, first: float, last: float) -> float:
+        """Excuse it where steps have more tokens, for each of which attention takes more time; in part where none are logged."""
+        times, *tokens = (
+            self._level(name, first - 1, last) / max(self._before(name, left), least, 1e-9)
+            for name, least in [(metric, self.share_of_step()), *((name, 0.0) for name in self.metrics(_TOKENS))]
         )
-        grown = min(max([0.0, *tokens]), 1e9)
-        return math.inf if 1.5 * grown**1.5 >= max(times) else 1.0
+        return 1.8 if not tokens else math.inf if 1.5 * min(max(0.0, *tokens), 1e9) ** 1.5 >= times else 1.0
 
-    def uniform(self, *_: float) -> float:
+    def uniform(self, *_: Any) -> float:
         """Excuse it where every weight is 1: the shaping ``uniform`` asks for GRPO."""
         return math.inf if (self.column(WEIGHT)[1] == 1.0).all() else 1.0

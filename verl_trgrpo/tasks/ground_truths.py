@@ -3,32 +3,55 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from itertools import product
 from typing import Any
 
 from verl_trgrpo.common.findings import Finding, Level
 from verl_trgrpo.common.text import first_line, shorten
-from verl_trgrpo.data.rows import RawRow, extra_info_of, ground_truth_of, truth_findings
+from verl_trgrpo.data.rows import RawRow, contains, extra_info_of, ground_truth_of, truth_findings
 from verl_trgrpo.tasks import has_reward, reference_response_of, score_response
-from verl_trgrpo.tasks.answer_form import ANSWER_FORMS, AnswerForm, asked_form, read_answer, reward_input, state_answer
-from verl_trgrpo.tasks.registry import DefaultReward, ReferenceResponse, refused_spelling, unknown_source
+from verl_trgrpo.tasks.answer_form import (
+    ANSWER_FORMS,
+    AnswerForm,
+    asked_form,
+    prompt_text,
+    read_answer,
+    reward_input,
+    state_answer,
+)
+from verl_trgrpo.tasks.registry import (
+    DefaultReward,
+    ReferenceResponse,
+    guessed_reward,
+    mismatch_of,
+    refused_spelling,
+    unknown_source,
+)
 
 # The forms in which rewards usually expect an answer, for prompts that ask for none.
 USUAL_FORMS: tuple[AnswerForm, ...] = ("tags", "box")
 
 
 def reward_findings(row: RawRow, where: str, default: DefaultReward | None = None) -> Iterator[tuple[str, Finding]]:
-    """Check that a row's data source has a reward, which gives a response with the ground truth full marks."""
+    """Check that a row's data source has a reward, which gives a response with the ground truth full marks.
+
+    Also check that the ground truth can be that of the prompt.
+    """
     source = row.get("data_source")
     if not isinstance(source, str) or not has_reward(source, default):
         message = f"{unknown_source(source)}, or give --no-rewards for a run with other rewards"
         yield "data source", Finding.error(where, message)
         yield "reward of gold", Finding.not_checked("", f"no reward for {shorten(source)}")
         return
+    if guess := guessed_reward(source, default):
+        yield "data source", Finding.warning(where, guess)
     if any(finding.level is Level.ERROR for finding in truth_findings(row, where)):
         return
+    foreign = None
     try:
         found = _gold_finding(row, source, where, default)
+        foreign = _foreign_finding(row, source, where, default)
     except ImportError as error:
         message = f"the reward of {source!r} cannot be imported ({first_line(error)})"
         found = Finding.not_checked("", message)
@@ -37,6 +60,31 @@ def reward_findings(row: RawRow, where: str, default: DefaultReward | None = Non
         found = Finding.error(where, message)
     if found:
         yield "reward of gold", found
+    if foreign:
+        yield "ground truth", foreign
+
+
+def _foreign_finding(row: RawRow, source: str, where: str, default: DefaultReward | None) -> Finding | None:
+    """Return a finding if the ground truth is another prompt's: by the task, or by question and solution of `extra_info`."""
+    prompt, truth, extra_info = prompt_text(row.get("prompt")), ground_truth_of(row), extra_info_of(row)
+    if reason := mismatch_of(source, prompt, truth, extra_info, default):
+        return Finding.error(where, f"{reason}; build the file again, prompts and ground truths may be shifted")
+    question = extra_info.get("question")
+    if isinstance(question, str) and not contains(prompt, question):
+        reason = f"extra_info.question {shorten(question)} is not in the prompt"
+        return Finding.warning(where, f"{reason}; correct it, or build the file again if rows are shifted")
+    for key in ("answer", "solution"):
+        solution = extra_info.get(key)
+        stated = _final_answer(solution) if isinstance(solution, str) else None
+        if stated and not accepts(row, truth, stated, default):
+            reason = f"extra_info.{key} ends in {shorten(stated)}, the ground truth is {shorten(truth)}"
+            return Finding.warning(where, f"{reason}; correct one, or build the file again if rows are shifted")
+    return None
+
+
+def _final_answer(solution: str) -> str | None:
+    """Return what a solution in the form of GSM8K or MATH states as its answer, or None."""
+    return read_answer(solution, "hashes") or read_answer(solution, "box")
 
 
 def _gold_finding(row: RawRow, source: str, where: str, default: DefaultReward | None) -> Finding | None:
@@ -100,6 +148,20 @@ def _gold_responses(truth: Any, reference: ReferenceResponse | None, form: Answe
         answers = _answers(truth)
     for answer, each in product(answers, [form] if form else USUAL_FORMS):
         yield from (thought + state_answer(answer, each) for thought in ("<think></think>", ""))
+
+
+def answers_of(row: RawRow, default: DefaultReward | None = None) -> list[str]:
+    """Return the answers that a row's ground truth accepts; [] if they cannot be read."""
+    with suppress(
+        Exception
+    ):  # a reference response may be anybody's code; the check of the reward reports what it raises
+        reference, truth = reference_response_of(row.get("data_source"), default), ground_truth_of(row)
+        if reference is None:
+            return _answers(truth)
+        response = reference(truth)
+        read = [read_answer(response, form) for form in ANSWER_FORMS] if response else []
+        return [answer for answer in read if answer is not None] or [*filter(None, [response])]
+    return []
 
 
 def _answers(truth: Any) -> list[str]:

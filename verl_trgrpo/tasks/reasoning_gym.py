@@ -26,7 +26,7 @@ from typing import Annotated, Any
 
 from verl_trgrpo.common.progress import Progress, no_progress
 from verl_trgrpo.common.text import did_you_mean, first_line, shorten
-from verl_trgrpo.data.rows import arrow_schema, build_row
+from verl_trgrpo.data.rows import arrow_schema, build_row, contains
 from verl_trgrpo.data.write import BuilderOptions
 from verl_trgrpo.tasks.answer_form import THINKING_OPENED, after_reasoning, last_tagged
 from verl_trgrpo.tasks.judge import Judges
@@ -133,6 +133,18 @@ def read_ground_truth(ground_truth: Any) -> dict[str, Any]:
     if truth["task"] in REFUSED_TASKS:
         raise GroundTruthError(_refused(truth["task"], truth["config"]))
     return truth
+
+
+def mismatch(prompt: str, ground_truth: Any, extra_info: Mapping[str, Any]) -> str:
+    """Return why a ground truth cannot be that of a prompt, or "": the question of its entry is not in the prompt.
+
+    Raises:
+        GroundTruthError: see `read_ground_truth`.
+    """
+    question = read_ground_truth(ground_truth)["entry"].get("question")
+    if not isinstance(question, str) or contains(prompt, question):
+        return ""
+    return f"the question of the ground truth's entry, {shorten(question)}, is not in the prompt"
 
 
 def _score_answer(truth: Mapping[str, Any], ground_truth: str, answer: str) -> Score:

@@ -8,7 +8,7 @@ import difflib
 import importlib
 import inspect
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cache
@@ -56,6 +56,7 @@ class Score:
 
 RewardFunction = Callable[..., Score]
 ReferenceResponse = Callable[[Any], str | None]
+Mismatch = Callable[[str, Any, Mapping[str, Any]], str]
 Reward = TypeVar("Reward", bound=RewardFunction)
 
 
@@ -67,14 +68,20 @@ class Task:
         reward: the function, or ``module:function``, which is imported at first use.
         reference_response: likewise; returns a response that states a given ground truth and must get full marks.
         refused_spelling: likewise; returns another spelling of a given ground truth that gets no full marks, or None.
+        mismatch: likewise; of the text of a prompt, its ground truth and extra_info, returns why this cannot be the ground
+            truth of the prompt, or "".
     """
 
     reward: RewardFunction | str
     reference_response: ReferenceResponse | str | None = None
     refused_spelling: ReferenceResponse | str | None = None
+    mismatch: Mismatch | str | None = None
 
 
-_KK = Task("verl_trgrpo.tasks.knights_and_knaves.reward:score_knights_and_knaves")
+_KK = Task(
+    "verl_trgrpo.tasks.knights_and_knaves.reward:score_knights_and_knaves",
+    mismatch="verl_trgrpo.tasks.knights_and_knaves.reward:mismatch",
+)
 _MATH, _DAPO, _MINERVA = (
     Task(f"verl_trgrpo.tasks.math.reward:{name}", refused_spelling="verl_trgrpo.tasks.math.reward:refused_spelling")
     for name in ("score_math", "score_dapo", "score_minerva")
@@ -89,7 +96,7 @@ _tasks: dict[str, Task] = {
     "math_dapo": _DAPO,
     "minerva": _MINERVA,
     **dict.fromkeys(("search_qa", "searchR1_*"), _SEARCH),
-    "reasoning_gym/*": Task(f"{_GYM}score_reasoning_gym", f"{_GYM}reference_response"),
+    "reasoning_gym/*": Task(f"{_GYM}score_reasoning_gym", f"{_GYM}reference_response", mismatch=f"{_GYM}mismatch"),
 }
 
 # Names that other projects write, regardless of case, hyphens and underscores (`math500` is MATH-500, too); the first pattern
@@ -123,7 +130,9 @@ DEFAULT_REWARD_KEY = "reward.custom_reward_function.reward_kwargs.default_reward
 
 
 def register_reward(
-    *data_sources: str, reference_response: ReferenceResponse | str | None = None
+    *data_sources: str,
+    reference_response: ReferenceResponse | str | None = None,
+    mismatch: Mismatch | str | None = None,
 ) -> Callable[[Reward], Reward]:
     """Register the decorated function as the reward of `data_sources`.
 
@@ -134,6 +143,8 @@ def register_reward(
         data_sources: one or more names, in which `*` stands for any characters (`kk_*ppl`).
         reference_response: returns a response that states a given ground truth and must get full marks. `verl-trgrpo data
             check` scores it; without it, it tries the usual forms (boxed, answer tags).
+        mismatch: of the text of a prompt, its ground truth and extra_info, returns why this cannot be the ground truth of the
+            prompt, or "". `data check` and `validate` report the reason.
 
     Raises:
         ValueError: no data source, or one that this package or an earlier registration has.
@@ -144,7 +155,7 @@ def register_reward(
         if taken or not data_sources or not all(isinstance(name, str) and name.strip() for name in data_sources):
             reason = f"{', '.join(taken)} already has a reward" if taken else f"data_sources={list(data_sources)!r}"
             raise ValueError(f"{reason}; register one or more new names")
-        _tasks.update(dict.fromkeys(data_sources, Task(function, reference_response)))
+        _tasks.update(dict.fromkeys(data_sources, Task(function, reference_response, mismatch=mismatch)))
         return function
 
     return register
@@ -155,7 +166,7 @@ def find_reward(data_source: Any, default: DefaultReward | None = None) -> Rewar
 
     Args:
         data_source: any name.
-        default: the data source whose reward scores those that have none.
+        default: the data source whose reward scores those that have none, or an empty name.
 
     Raises:
         ValueError: unknown data source, or unknown default; the message has the close names.
@@ -188,6 +199,28 @@ def reference_response_of(data_source: Any, default: DefaultReward | None = None
     """Return the `reference_response` that a data source was registered with, or None."""
     task = _find_task(data_source, default)
     return _imported(task.reference_response) if task and task.reference_response else None
+
+
+def mismatch_of(
+    data_source: Any,
+    prompt: str,
+    ground_truth: Any,
+    extra_info: Mapping[str, Any],
+    default: DefaultReward | None = None,
+) -> str:
+    """Return why a ground truth cannot be that of a prompt, by what the task of a data source knows, or ""."""
+    task = _find_task(data_source, default)
+    return _imported(task.mismatch)(prompt, ground_truth, extra_info) if task and task.mismatch else ""
+
+
+def guessed_reward(data_source: Any, default: DefaultReward | None = None) -> str:
+    """Return a warning if a data source is an empty name, whose reward is a guess, and none was chosen for it; else ""."""
+    if data_source != "" or default is not None:
+        return ""
+    return (
+        "data_source is empty, as DeepScaleR's script leaves it, so the row is scored as mathematics; name the reward of such "
+        f"rows (--reward math, in a configuration +{DEFAULT_REWARD_KEY}=math)"
+    )
 
 
 def refused_spelling(data_source: Any, ground_truth: Any, default: DefaultReward | None = None) -> str | None:
@@ -237,6 +270,8 @@ def _find_task(data_source: Any, default: DefaultReward | None = None) -> Task |
         return None
     if task := _tasks.get(data_source):
         return task
+    if not data_source and default is not None:
+        return _tasks[default]
     matching = [task for name, task in _tasks.items() if "*" in name and fnmatchcase(data_source, name)]
     matching += [task for pattern, task in _FOREIGN if fnmatchcase(_plain(data_source), _plain(pattern))]
     return next(iter(matching), None if default is None else _tasks[default])

@@ -10,7 +10,7 @@ Person ``i`` of a puzzle speaks statement ``i``. A statement is a nested tuple i
 
 import ast
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache, reduce
+from functools import cache, lru_cache, reduce
 from itertools import product
 from operator import and_, eq, le, or_
 from typing import Any
@@ -35,6 +35,7 @@ _OPERATORS: dict[str, Callable[..., Any]] = {"not": lambda value: value ^ True, 
 _JOINING_OPERATORS: dict[str, Callable[..., Any]] = {"and": and_, "or": or_}
 
 
+@lru_cache(maxsize=64)  # several checks of a row read its statements
 def parse_statements(text: Any) -> tuple[Statement, ...]:
     """Read a Python literal such as ``"(('lying', 1), ('telling-truth', 0))"`` into the statements of 1 to 8 people.
 

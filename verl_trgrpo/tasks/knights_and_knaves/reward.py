@@ -171,6 +171,36 @@ def read_ground_truth(ground_truth: Any) -> Mapping[str, str]:
     return _parse_ground_truth(text)
 
 
+def mismatch(prompt: str, ground_truth: Any, extra_info: Mapping[str, Any]) -> str:
+    """Return why a ground truth cannot be that of a puzzle, or "": it has other people, or roles that the statements exclude.
+
+    Args:
+        prompt: the text of the puzzle.
+        ground_truth: as `score_knights_and_knaves` takes it.
+        extra_info: may hold the `statements` of the puzzle (see `logic`).
+
+    Raises:
+        GroundTruthError: the ground truth is malformed.
+    """
+    from verl_trgrpo.tasks.knights_and_knaves.logic import evaluate, parse_statements  # loads numpy
+
+    roles, text = read_ground_truth(ground_truth), _spelling(prompt)
+    if others := [name for name in roles if name not in text]:
+        return f"the ground truth names {', '.join(others)}, who is not in the prompt"
+    _, listed, rest = text.rpartition(" inhabitants: ")
+    people = {*re.split(",? and |, ", rest.partition(".")[0])} if listed else set(roles)
+    if left_out := sorted(people ^ roles.keys()):
+        return f"only one of prompt and ground truth has {', '.join(left_out)}"
+    try:
+        statements = parse_statements(extra_info.get("statements"))
+    except ValueError:
+        return ""
+    knights = [role == "knight" for role in roles.values()]
+    if len(statements) != len(knights) or [evaluate(each, knights) for each in statements] != knights:
+        return "the ground truth does not solve extra_info.statements"
+    return ""
+
+
 def _spelling(text: str) -> str:
     """Return `text` in small letters, without marks of emphasis or code, with `;` for line breaks and one space per gap."""
     text = text.strip()
