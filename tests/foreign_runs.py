@@ -9,6 +9,11 @@ from verl_trgrpo.cli.main import main
 from verl_trgrpo.common.options import exit_code
 from verl_trgrpo.evaluation.response_store import open_store
 
+# One value of each kind that JSON has, those that break what is done with them, and one that is nested.
+ODD = [
+    None, True, -1, 1.5, int("9" * 400), float("nan"), "", "\ud800", "a\u202eb\nc\x1b]0;x\x07", "x" * 10_000, [1, None],
+    {"a": {"\ud800": 1}}, {"a\x1b[2J\0": "b"}, json.loads("[" * 500 + "]" * 500),
+]  # fmt: skip
 SETTINGS = {"steps": 3}
 RECORD = {
     "trainer": "verl", "algorithm": "tr_grpo", "arm": "tr_grpo", "seed": 0, "settings": SETTINGS, "finished": True,

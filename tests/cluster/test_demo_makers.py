@@ -13,7 +13,8 @@ from examples import search_world, small_lm, smollm2
 from examples.makers import warm_start
 from tests.demos.models import load, prompt_text
 from tests.examples.tiny_wheel import tiny_wheel
-from verl_trgrpo.common.files import file_sha256, read_json
+from verl_trgrpo.common.files import file_sha256
+from verl_trgrpo.common.foreign import read_foreign_json
 from verl_trgrpo.data.write import MANIFEST
 from verl_trgrpo.demos import puzzles
 from verl_trgrpo.tasks.knights_and_knaves.puzzles import generate_puzzles
@@ -59,7 +60,7 @@ def test_a_tiny_model_is_made_like_the_one_that_ships(name, module, differing, m
     shipped = module.CHECKPOINT
     directory, fewer = made / name, FEWER[name]
     assert {file for file, digest in files(directory).items() if files(shipped)[file] != digest} == differing
-    manifest, other = (read_json(one / MANIFEST) for one in (directory, shipped))
+    manifest, other = (read_foreign_json(one / MANIFEST) for one in (directory, shipped))
     assert manifest.keys() == other.keys()
     assert manifest["arguments"] == other["arguments"] | {"steps": 3, "batch_size": 4} | fewer
     assert manifest["parameters"] == other["parameters"] or fewer
@@ -92,7 +93,7 @@ def test_an_adapter_is_made_like_the_one_that_ships_and_changes_the_model(task, 
     assert str(adapter) in told
     shipped = small_lm.TASKS[task].adapter
     assert files(adapter).keys() == files(shipped).keys()
-    config, other = (read_json(directory / "adapter_config.json") for directory in (adapter, shipped))
+    config, other = (read_foreign_json(directory / "adapter_config.json") for directory in (adapter, shipped))
     for found in (config, other):  # a set, of longer names in a model of few layers
         found["target_modules"] = {name.rpartition(".")[2] for name in found["target_modules"]}
     assert config == other

@@ -5,7 +5,7 @@ from functools import partial
 
 import pytest
 
-from verl_trgrpo.common.files import file_sha256, json_lines, read_json
+from verl_trgrpo.common.files import file_sha256, json_lines
 from verl_trgrpo.common.foreign import (
     ForeignFileError,
     check_model_directory,
@@ -23,7 +23,7 @@ INSTEAD = {
 }
 
 
-@pytest.mark.parametrize("reading", [open_foreign, read_foreign, read_foreign_json, read_json])
+@pytest.mark.parametrize("reading", [open_foreign, read_foreign, read_foreign_json])
 @pytest.mark.parametrize(("reason", "make"), [(reason, make) for reason, makes in INSTEAD.items() for make in makes])
 def test_what_is_no_file_is_named(tmp_path, reading, reason, make):
     make(tmp_path / "file")
@@ -71,7 +71,7 @@ def test_a_snapshot_of_the_cache_leads_into_its_own_blobs_alone(tmp_path):
     (blobs / "1").write_text('{"a": 1}')
     (tmp_path / "other" / "blobs" / "2").write_text('{"a": 2}')
     (snapshot / "config.json").symlink_to("../../blobs/1")
-    assert read_json(snapshot / "config.json") == {"a": 1}
+    assert read_foreign_json(snapshot / "config.json") == {"a": 1}
     check_model_directory(snapshot)
     (snapshot / "more.json").symlink_to("../../../other/blobs/2")
     with pytest.raises(ForeignFileError, match=r"more\.json is a link"):

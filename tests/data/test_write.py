@@ -66,7 +66,7 @@ def test_a_data_set_is_there_while_its_files_are_whole_and_nothing_forces_it(tmp
 
 def test_what_stands_in_the_way_is_said_before_rows_are_made(tmp_path):
     (tmp_path / "file").touch()
-    with pytest.raises(ValueError, match="is a file"):
+    with pytest.raises(ValueError, match="a file"):
         data_set(tmp_path / "file").is_there()
     with directory_lock(tmp_path / "busy"), pytest.raises(ValueError, match=f"another process \\({os.getpid()}\\)"):
         data_set(tmp_path / "busy").is_there()

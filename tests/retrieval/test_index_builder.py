@@ -69,7 +69,11 @@ def corpus(tmp_path):
 
 def test_the_manifest_describes_the_index(tmp_path, corpus):
     manifest = build_index(IndexOptions(corpus, tmp_path / "out"))
-    assert manifest == check_complete(tmp_path / "out") == json.loads((tmp_path / "out" / "manifest.json").read_text())
+    assert (
+        manifest
+        == check_complete(tmp_path / "out").content()
+        == json.loads((tmp_path / "out" / "manifest.json").read_text())
+    )
     assert manifest["documents"] == 5
     assert {path.name for path in (tmp_path / "out" / "index").iterdir()} == set(manifest["files"])
     assert visible(tmp_path) == ["corpus.jsonl", "out"]

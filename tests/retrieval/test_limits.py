@@ -153,26 +153,34 @@ def turn(server: Server, gate: Gate) -> None:
 
 
 def deadline(server: Server, gate: Gate) -> None:
-    """A search, a head, a body, a body after its answer, an answer: what stands still ends."""
+    """A search, a head, a body, a body after its answer, an answer: what stands still ends. All at once, for each takes long."""
     gate.close()
-    late = server.post({"queries": ["a", "b"]})
-    assert late.status_code == 504 and "1 s" in late.json()["detail"]
-    assert server.pending() <= 1  # what had no turn is dropped, what a thread is at still counts
-    gate.open()
-    assert status(connect(server, b"POST")) == 408
-    assert status(connect(server, POST + b"Content-Length: 100\r\n\r\n{")) == 504
-    with closing(connect(server, b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n")) as endless:
+    with ThreadPoolExecutor(1) as pool, ExitStack() as stack:
+        late = pool.submit(server.post, {"queries": ["a", "b"]})
+        head, body, endless = (
+            stack.enter_context(connect(server, data))
+            for data in (
+                b"POST",
+                POST + b"Content-Length: 100\r\n\r\n{",
+                b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n",
+            )
+        )
         assert b" 404 " in endless.recv(1000)
+        assert late.result().status_code == 504 and "1 s" in late.result().json()["detail"]
+        assert (status(head), status(body)) == (408, 504)
+        assert server.pending() <= 1  # what had no turn is dropped, what a thread is at still counts
+        gate.open()
         wait_for(lambda: server.held()["connections"] == 0)
-    with closing(connect(server, request(WHALE))):
+        stack.enter_context(connect(server, request(WHALE)))
         wait_for(lambda: server.held()["held_bytes"] > 0)
         wait_for(lambda: server.held()["connections"] == 0)
 
 
 def idle(server: Server, gate: Gate) -> None:
-    for data in (b"", b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n"):
-        with closing(connect(server, data)):
-            wait_for(lambda: server.held()["connections"] == 0)
+    with ExitStack() as stack:
+        for data in (b"", b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n"):
+            stack.enter_context(connect(server, data))
+        wait_for(lambda: server.held()["connections"] == 0)
 
 
 LOADS = {

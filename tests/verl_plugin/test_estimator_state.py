@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from tests.conftest import composed
+from tests.foreign_runs import ODD
 from tests.verl_plugin.test_advantage_estimators import UIDS, advantages_of
 from verl_trgrpo.verl_plugin.estimator_state import ESTIMATOR_STATE
 
@@ -65,3 +66,18 @@ def test_a_checkpoint_without_a_history_of_this_estimator_is_named(tmp_path, cap
     assert str(file) in caplog.text
     caplog.clear()
     assert not (Run(tmp_path, "algorithm=reinforce_rej").save(2) / ESTIMATOR_STATE).exists() and not caplog.text
+
+
+@pytest.mark.parametrize("field", ["", "adv_estimator", "state"])
+def test_odd_values_of_a_saved_state_are_named_and_the_history_starts_anew(tmp_path, caplog, field):
+    """EstimatorState: odd values, as in ``tests/test_typed_reading.py``."""
+    run = Run(tmp_path, "algorithm=ha_dw")
+    run.step(BATCHES[0])
+    file = run.save(1) / ESTIMATOR_STATE
+    whole = json.loads(file.read_text())
+    for value in ODD:
+        file.write_text(json.dumps(whole | {field: value} if field else value))
+        caplog.clear()
+        callbacks.build_checkpoint_callback(run.config)
+        assert str(file) in caplog.text or value == whole["state"] or isinstance(value, dict), value
+    assert "is damaged" in caplog.text

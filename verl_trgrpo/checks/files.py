@@ -11,11 +11,11 @@ from pathlib import Path
 from omegaconf import ListConfig
 
 from verl_trgrpo.checks.view import CRITIC, DATA, DATA_SET, TOKENIZER, RunView
-from verl_trgrpo.common.files import read_json
 from verl_trgrpo.common.findings import Finding, Level
 from verl_trgrpo.common.foreign import ForeignFileError, check_model_directory
 from verl_trgrpo.common.text import did_you_mean, first_line
-from verl_trgrpo.data.prompts import ask_model, model_facts
+from verl_trgrpo.common.typed import read_typed
+from verl_trgrpo.data.prompts import ModelConfig, ask_model, model_facts
 from verl_trgrpo.runs.keys import MANAGER, MODEL, MODEL_PATH, REWARD, REWARD_MODEL
 
 RESUME_PATH = "trainer.resume_from_path"
@@ -168,14 +168,18 @@ def _code_errors(model: Path, tokenizer: Path, trusted: bool, key: str) -> list[
     ``model.trust_remote_code=false`` does not prevent its execution: the workers of veRL's reward loop open the tokenizer with
     ``trust_remote_code=True`` whatever the configuration says.
     """
-    own = read_json(tokenizer / "tokenizer_config.json")
-    parts = [(own, "AutoTokenizer"), (read_json(tokenizer / "config.json"), "AutoTokenizer")]
-    if "tokenizer_class" not in own:
+    try:
+        own, beside, of_model = (
+            read_typed(path, ModelConfig)
+            for path in (tokenizer / "tokenizer_config.json", tokenizer / "config.json", model / "config.json")
+        )
+    except ForeignFileError as error:
+        return [f"{key}={tokenizer}: {error}"]
+    maps = [(own.auto_map, "AutoTokenizer"), (beside.auto_map, "AutoTokenizer")]
+    if own.tokenizer_class is None:
         # Then transformers asks the model's configuration for it, which may be code as well.
-        parts.append((read_json(model / "config.json"), "AutoConfig"))
-    # transformers takes a list for the tokenizer's class as well.
-    maps = [(content.get("auto_map") or {}, part) for content, part in parts]
-    if trusted or not any(part in found if isinstance(found, dict) else True for found, part in maps):
+        maps.append((of_model.auto_map, "AutoConfig"))
+    if trusted or not any(part in found if isinstance(found, dict) else found for found, part in maps):
         return []
     return [
         f"{key}={tokenizer}: brings Python code (auto_map), which veRL would execute; read it, then set "

@@ -13,9 +13,9 @@ from typing import Any
 
 from verl_trgrpo.checks.files import RESUME_PATH
 from verl_trgrpo.checks.view import CRITIC, RunView
-from verl_trgrpo.common.files import read_json
 from verl_trgrpo.common.findings import Finding, InvalidInputError, Level
 from verl_trgrpo.common.foreign import ForeignFileError
+from verl_trgrpo.common.typed import Schema, read_typed
 from verl_trgrpo.runs.checkpoints import (
     DATA_STATE,
     FSDP_RECORD,
@@ -36,6 +36,12 @@ _SHARDS = {"model": "model", "optimizer": "optim", "extra": "extra_state"}
 _LOST = {"optimizer": "the optimizer starts anew", "extra": "the learning-rate schedule and random state start over"}
 # Strategies that save one shard of each kind per rank, with their FSDP version where it is fixed.
 _SHARDED: dict[Any, int | None] = {"fsdp": 1, "fsdp2": 2, "fsdp_turbo": None, "veomni": None}
+
+
+class ShardRecord(Schema):
+    """``fsdp_config.json`` of a checkpoint: the version of FSDP that saved it."""
+
+    FSDP_version: int | None = None
 
 
 def resume_findings(view: RunView) -> list[Finding]:
@@ -172,7 +178,10 @@ def _sharded_findings(directory: Path, section: str, view: RunView) -> list[Find
     """Check one model of a checkpoint for the strategies that save ``KIND_world_size_N_rank_R.pt``."""
     key, load_key = f"{section}.strategy", f"{section}.checkpoint.load_contents"
     loaded = _contents(view, load_key)
-    version, found = _SHARDED[view[key]], read_json(directory / FSDP_RECORD).get("FSDP_version")
+    try:
+        version, found = _SHARDED[view[key]], read_typed(directory / FSDP_RECORD, ShardRecord).FSDP_version
+    except ForeignFileError as error:
+        return [Finding.error(key, f"{key}: {error}")]
     if version and found in (1, 2) and found != version:
         reason = (
             f"{directory} was saved by FSDP version {found}, whose files it cannot load; use the strategy that saved it"

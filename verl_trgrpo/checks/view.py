@@ -11,10 +11,11 @@ from typing import Any
 
 from omegaconf import DictConfig, ListConfig
 
-from verl_trgrpo.common.files import read_json
 from verl_trgrpo.common.findings import Finding, Level
+from verl_trgrpo.common.foreign import ForeignFileError
 from verl_trgrpo.common.text import as_plain_yaml
-from verl_trgrpo.data.prompts import SINGLE_TURN, RolloutPrompts, default_agent_of
+from verl_trgrpo.common.typed import read_typed
+from verl_trgrpo.data.prompts import SINGLE_TURN, ModelConfig, RolloutPrompts, default_agent_of
 from verl_trgrpo.data.rows import UnreadableError
 from verl_trgrpo.data.verl_files import DataFile, open_as_verl
 from verl_trgrpo.runs.compose import ComposedRun, changed_values, loggers_of, selected
@@ -108,9 +109,10 @@ class RunView:
 
         Models that also see or hear keep those of the decoder one level down.
         """
-        content = read_json(Path(str(self[MODEL_PATH])).expanduser() / "config.json")
-        inner = content.get("text_config")
-        figures = (inner if isinstance(inner, dict) else {}) | content
+        config = ModelConfig()
+        with suppress(ForeignFileError):  # reported by the check of the model
+            config = read_typed(Path(str(self[MODEL_PATH])).expanduser() / "config.json", ModelConfig)
+        figures = (config.text_config or {}) | config.content()
         return defaultdict(lambda: None, {name: value for name, value in figures.items() if isinstance(value, int)})
 
     @property

@@ -17,11 +17,11 @@ from typing import Any, NamedTuple
 
 from omegaconf import DictConfig, OmegaConf
 
-from verl_trgrpo.common.files import read_json
 from verl_trgrpo.common.findings import InvalidInputError
 from verl_trgrpo.common.foreign import check_model_directory, load_yaml
 from verl_trgrpo.common.sandbox import Sandbox
 from verl_trgrpo.common.text import first_line
+from verl_trgrpo.common.typed import Schema, Text, read_typed
 
 SINGLE_TURN, TOOL_AGENT = "single_turn_agent", "tool_agent"
 """veRL's agent loops: the default of rows without an agent_name, and the one whose prompts list the run's tools."""
@@ -45,6 +45,17 @@ class Prompt(NamedTuple):
 
     token_ids: list[int]
     agent: str | None
+
+
+class ModelConfig(Schema):
+    """The keys of a model's ``config.json`` or ``tokenizer_config.json`` that decide what is opened, and how."""
+
+    model_type: Text | None = None
+    tokenizer_class: Text | None = None
+    # The Python classes that a model brings; in old files of tokenizers a list.
+    auto_map: dict[Text, Any] | list[Any] | None = None
+    # Of models that also see or hear: the configuration of the decoder.
+    text_config: dict[Text, Any] | None = None
 
 
 def ask_model(question: str, model: Mapping[str, Any], *arguments: Any, seconds: float = _OPENING_SECONDS) -> Any:
@@ -94,13 +105,13 @@ def context_of(model: str) -> int | None:
 
 
 def model_facts(config: DictConfig) -> dict[str, Any]:
-    """Return what `ask_model` is told of a run's model."""
+    """Return what `ask_model` is told of a run's model. Raises a ForeignFileError if its configuration is damaged."""
     path = _expanded(OmegaConf.select(config, f"{_MODEL}.path"))
     described = Path(_expanded(OmegaConf.select(config, f"{_MODEL}.hf_config_path") or path))
     return {
         "tokenizer": _expanded(OmegaConf.select(config, f"{_MODEL}.tokenizer_path") or path),
         "config": path,
-        "kind": read_json(described / "config.json").get("model_type"),
+        "kind": read_typed(described / "config.json", ModelConfig).model_type,
         "trust": bool(OmegaConf.select(config, f"{_MODEL}.trust_remote_code")),
         "template": template_options(config),
     }

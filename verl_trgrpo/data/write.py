@@ -16,6 +16,7 @@ A builder is a module of a task with an options class, and a function that asks,
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
@@ -25,23 +26,39 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pydantic import Field
+
 from verl_trgrpo import __version__
-from verl_trgrpo.common.files import (
-    directory_lock,
-    file_sha256,
-    read_json,
-    settle_directory,
-    staged_directory,
-    write_json,
-)
+from verl_trgrpo.common.files import directory_lock, file_sha256, settle_directory, staged_directory, write_json
+from verl_trgrpo.common.foreign import ForeignFileError
 from verl_trgrpo.common.options import Options, command_line
 from verl_trgrpo.common.text import changes, count_of
+from verl_trgrpo.common.typed import Schema, Text, read_typed
 from verl_trgrpo.data.rows import SCHEMA_VERSION, check_rows
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 MANIFEST = "manifest.json"
+
+
+class FileRecord(Schema):
+    """What a manifest says of a file."""
+
+    sha256: Text | None = None
+
+
+class Manifest(Schema):
+    """``manifest.json``: what a data set is and was made from."""
+
+    builder: Text | None = None
+    arguments: dict[Text, Any] | None = None
+    files: dict[Text, FileRecord] = Field(default_factory=dict)
+
+    def own_files(self) -> dict[str, FileRecord]:
+        """Return the files that a builder may have written: anybody may have made the manifest."""
+        names = [name for name in self.files if Path(name).name == name and name.endswith(".parquet")]
+        return {name: self.files[name] for name in names}
 
 
 def counts(kept: int, dropped: Mapping[str, int], only_as_written: int = 0) -> dict[str, Any]:
@@ -106,15 +123,16 @@ class DataSet:
         """Return whether `out` has this data set, made from the same; False with `force`.
 
         Raises:
-            ValueError: `out` cannot be written, holds one of the inputs or what only `force` replaces, or another process is
-                building it.
+            ValueError: `out` cannot be written, holds one of the inputs, a damaged manifest or what else only `force` replaces,
+                or another process is building it.
         """
         if inside := [path.name for path in self.inputs.values() if path.resolve().parent == self.out.resolve()]:
             raise ValueError(f"out={self.out} holds the input {', '.join(inside[:5])}; choose another directory")
         settle_directory(self.out, self._owned)
-        found = self._found()
-        if not self.force and self._identity.items() <= found.items() and _is_intact(self.out, found):
-            return True
+        if not self.force:
+            found = read_typed(self.out / MANIFEST, Manifest)
+            if self._identity.items() <= found.content().items() and _is_intact(self.out, found):
+                return True
         with directory_lock(self.out, self._owned):  # before the rows are made, which may take long
             self._check_replaceable()
         return False
@@ -153,50 +171,44 @@ class DataSet:
             "arguments": json.loads(json.dumps(made_from)),  # tuples become lists, as in the manifest
         }
 
-    def _found(self) -> dict[str, Any]:
-        return read_json(self.out / MANIFEST)
-
     def _owned(self, directory: Path) -> list[str]:
         """Return the files of this builder's data set in a directory, the manifest last."""
-        found = read_json(directory / MANIFEST)
-        files = [name for name in _files_of(found) if (directory / name).is_file()]
-        return [*files, MANIFEST] if found.get("builder") == self.builder else []
+        with contextlib.suppress(ForeignFileError):
+            found = read_typed(directory / MANIFEST, Manifest)
+            if found.builder == self.builder:
+                return [*(name for name in found.own_files() if (directory / name).is_file()), MANIFEST]
+        return []
 
     def _check_replaceable(self) -> None:
         """Raise a ValueError if `out` has data files that the builder did not write, or a data set of other arguments."""
+        if self.force:
+            return
         own = self._owned(self.out)
-        here = [] if self.force else [*self.out.glob("*.parquet"), *self.out.glob(MANIFEST)]
+        here = [*self.out.glob("*.parquet"), *self.out.glob(MANIFEST)]
         if foreign := sorted(path.name for path in here if path.name not in own):
             raise ValueError(
                 f"out={self.out} has {', '.join(foreign[:5])}, not written by {self.builder}; choose another directory, or "
                 "replace with --force"
             )
-        before, asked = self._found().get("arguments"), self._identity["arguments"]
-        if own and not (self.force or self.replace_other) and isinstance(before, dict) and before != asked:
+        before, asked = read_typed(self.out / MANIFEST, Manifest).arguments, self._identity["arguments"]
+        if own and not self.replace_other and before is not None and before != asked:
             raise ValueError(
                 f"out={self.out} has a data set of other arguments ({'; '.join(changes(before, asked))}); choose another "
                 "directory, or replace with --force"
             )
 
 
-def _is_intact(directory: Path, manifest: Mapping[str, Any]) -> bool:
+def _is_intact(directory: Path, manifest: Manifest) -> bool:
     """Return whether every file of `manifest` is in `directory` with the recorded sha256."""
-    files = _files_of(manifest)
-    whole = isinstance(manifest.get("files"), dict) and files.keys() == manifest["files"].keys()
-    return whole and all(
-        (directory / name).is_file() and file_sha256(directory / name) == facts["sha256"]
-        for name, facts in files.items()
+    files = manifest.own_files()
+    return (
+        bool(files)
+        and files == manifest.files
+        and all(
+            (directory / name).is_file() and file_sha256(directory / name) == record.sha256
+            for name, record in files.items()
+        )
     )
-
-
-def _files_of(manifest: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what a manifest says of its files, those alone that a builder may have written: anybody may have made it."""
-    files = manifest.get("files")
-    return {
-        name: facts
-        for name, facts in (files.items() if isinstance(files, dict) else ())
-        if Path(name).name == name and name.endswith(".parquet") and isinstance(facts, dict) and "sha256" in facts
-    }
 
 
 def _write_file(path: Path, rows: Iterable[Mapping[str, Any]], schema: pa.Schema) -> dict[str, Any]:

@@ -14,9 +14,10 @@ from typing import Any
 import yaml
 from omegaconf import DictConfig, OmegaConf
 
-from verl_trgrpo.common.files import read_json, staged_directory, write_json
-from verl_trgrpo.common.foreign import ForeignFileError, check_model_directory
+from verl_trgrpo.common.files import staged_directory, write_json
+from verl_trgrpo.common.foreign import ForeignFileError, check_model_directory, check_no_link
 from verl_trgrpo.common.text import as_markdown
+from verl_trgrpo.common.typed import Schema, Text, read_typed
 from verl_trgrpo.runs.checkpoints import checkpoints, latest_checkpoint, step_of, tracked_checkpoint
 from verl_trgrpo.runs.environment import accelerator_found, training_environment
 from verl_trgrpo.runs.metrics import MetricsLog
@@ -29,8 +30,20 @@ _SHARDED = "fsdp_config.json"
 _HUB_NAME = re.compile(r"\w[\w.-]*/\w[\w.-]*")
 
 
+class Origin(Schema):
+    """``merged_from.json``: the `fingerprint` of the shards that a model was merged from."""
+
+    name: Text | None = None
+    weights: dict[Text, list[int]] | None = None
+
+
 def find_checkpoint(run: Path) -> Path:
-    """Return the latest ``global_step_N`` of a run directory, or `run` if it is one, or raise a ValueError."""
+    """Return the latest ``global_step_N`` of a run directory, or `run` if it is one, which then may be a link.
+
+    Raises:
+        ForeignFileError: the latest one is a link, whose weights may be somebody else's.
+        ValueError: there is none.
+    """
     if run.name in ("", ".."):  # "." as well; any other path keeps its own name, even that of a link
         run = run.resolve()
     if run.name.startswith("global_step_") and run.is_dir():
@@ -39,6 +52,7 @@ def find_checkpoint(run: Path) -> Path:
     found = tracked_checkpoint(run) or latest_checkpoint(run) or max(checkpoints(run), key=step_of, default=None)
     if found is None:
         raise ValueError(f"{run} has no checkpoint; give a run directory, or a global_step_N in it (trainer.save_freq)")
+    check_no_link(found)
     return found
 
 
@@ -46,8 +60,12 @@ def resolved_run(name: str) -> str:
     """Return the latest checkpoint of a run directory that has one; any other name of a model as it is."""
     path = Path(name).expanduser()
     if path.is_dir() and not (path / "config.json").is_file():
-        with contextlib.suppress(ValueError):
+        try:
             return str(find_checkpoint(path))
+        except ForeignFileError:
+            raise
+        except ValueError:
+            return name
     return name
 
 
@@ -120,7 +138,7 @@ def merged_model(place: str, out: Path) -> str:
     whatever the shards are.
 
     Raises:
-        ValueError: weights are not finite.
+        ValueError: weights are not finite, or the record of the merged model is damaged.
         RuntimeError: the merger fails.
     """
     shards = Path(place)
@@ -134,7 +152,7 @@ def merged_model(place: str, out: Path) -> str:
     if target.is_symlink():
         raise ValueError(f"{target} is a link, which could lead anywhere; remove it")
     origin = fingerprint(place)
-    if read_json(target / _ORIGIN) == origin:
+    if read_typed(target / _ORIGIN, Origin).content() == origin:
         return str(target)
     with staged_directory(target, _merged) as stage:
         # In a process of its own: it needs the memory of the whole model, which vLLM will want.
@@ -155,8 +173,10 @@ def merged_model(place: str, out: Path) -> str:
 
 def _merged(directory: Path) -> list[str]:
     """Return the entries of a merged model, its origin last."""
-    names = [path.name for path in directory.iterdir()] if read_json(directory / _ORIGIN) else []
-    return sorted(names, key=lambda name: name == _ORIGIN)
+    with contextlib.suppress(ForeignFileError):
+        if read_typed(directory / _ORIGIN, Origin).name:
+            return sorted((path.name for path in directory.iterdir()), key=lambda name: name == _ORIGIN)
+    return []
 
 
 def export(run: Path, out: Path) -> Path:
@@ -169,7 +189,7 @@ def export(run: Path, out: Path) -> Path:
         RuntimeError: veRL's merger fails.
     """
     checkpoint = find_checkpoint(run)
-    if out.exists() and any(out.iterdir()):
+    if out.is_dir() and any(out.iterdir()):
         raise ValueError(f"out={out} has files; choose another directory")
     with staged_directory(out) as stage:
         model = Path(merged_model(find_model(str(checkpoint)), stage / "merged"))

@@ -5,6 +5,7 @@ Layout: ``DIR/index`` holds tantivy's files, ``DIR/manifest.json`` describes the
 
 from __future__ import annotations
 
+import contextlib
 import tempfile
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -13,11 +14,15 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from pydantic import Field
+
 from verl_trgrpo import __version__
-from verl_trgrpo.common.files import json_lines, read_json, settle_directory, staged_directory, write_json
-from verl_trgrpo.common.foreign import is_entry
+from verl_trgrpo.common.files import json_lines, settle_directory, staged_directory, write_json
+from verl_trgrpo.common.foreign import ForeignFileError, is_entry
 from verl_trgrpo.common.options import Options
 from verl_trgrpo.common.progress import Progress, no_progress
+from verl_trgrpo.common.text import shorten
+from verl_trgrpo.common.typed import Schema, Text, Whole, read_typed
 
 # Increased when the schema or the analysis changes, so that old indexes cannot be searched with new code.
 FORMAT = 1
@@ -35,6 +40,13 @@ MAX_TERM_BYTES = 64
 # Bounds on the work for one query: characters that are read, and different words that are searched for.
 MAX_CHARACTERS = 1 << 14
 MAX_TERMS = 128
+
+
+class IndexManifest(Schema):
+    """``manifest.json`` of an index: its format, and the size of each file in bytes."""
+
+    format: int | None = None
+    files: dict[Text, Whole] = Field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +78,7 @@ class Index:
         """
         manifest = check_complete(directory)
         try:
-            self._schema, self._searcher = _open(directory / FILES, manifest["files"])
+            self._schema, self._searcher = _open(directory / FILES, manifest.files)
         except ValueError as error:
             raise ValueError(f"{directory} cannot be opened ({error}); build the index again") from error
         self.documents: int = self._searcher.num_docs
@@ -139,23 +151,29 @@ def analyzer(drop_stop_words: bool = False) -> Any:
     return builder.filter(Filter.ascii_fold()).filter(Filter.stemmer("english")).build()
 
 
-def read_manifest(directory: Path) -> dict[str, Any] | None:
-    """Return the manifest of an index, or None if there is none. A replacement that was killed is undone."""
+def read_manifest(directory: Path) -> IndexManifest | None:
+    """Return the manifest of an index, or None if there is none. A replacement that was killed is undone.
+
+    Raises:
+        ForeignFileError: it is damaged.
+    """
     settle_directory(directory, _owned)
-    return _manifest(directory) or None
+    return _manifest(directory)
 
 
-def _manifest(directory: Path) -> dict[str, Any]:
-    manifest = read_json(directory / MANIFEST)
-    return manifest if "format" in manifest and isinstance(manifest.get("files"), dict) else {}
+def _manifest(directory: Path) -> IndexManifest | None:
+    manifest = read_typed(directory / MANIFEST, IndexManifest)
+    return manifest if manifest.format is not None and manifest.files else None
 
 
 def _owned(directory: Path) -> tuple[str, ...]:
     """Return the entries of an index in a directory."""
-    return (FILES, MANIFEST) if _manifest(directory) else ()
+    with contextlib.suppress(ForeignFileError):
+        return (FILES, MANIFEST) if _manifest(directory) else ()
+    return ()
 
 
-def check_complete(directory: Path) -> dict[str, Any]:
+def check_complete(directory: Path) -> IndexManifest:
     """Check that `directory` is a complete index of this format and return its manifest.
 
     Raises:
@@ -164,9 +182,11 @@ def check_complete(directory: Path) -> dict[str, Any]:
     manifest = read_manifest(directory)
     if manifest is None:
         raise ValueError(f"{directory} is not a finished index; build one with verl-trgrpo search index")
-    if manifest["format"] != FORMAT:
-        raise ValueError(f"{directory} has format {manifest['format']}, this version reads {FORMAT}; build it again")
-    for name, size in manifest["files"].items():
+    if manifest.format != FORMAT:
+        raise ValueError(
+            f"{directory} has format {shorten(manifest.format, 20)}, this version reads {FORMAT}; build it again"
+        )
+    for name, size in manifest.files.items():
         path = directory / FILES / name
         if Path(name).name != name:  # links of that name would lie elsewhere, see `_open`
             raise ValueError(f"{directory / MANIFEST} names {name!r}, which is no file of an index; build it again")
@@ -206,10 +226,14 @@ class IndexOptions(Options):
         if not self.corpus.is_file():
             messages.append(f"corpus={self.corpus} is not a file; check the path")
         if self.out.exists() and not self.out.is_dir():
-            messages.append(f"out={self.out} is not a directory; choose another")
-        elif self.out.is_dir() and read_manifest(self.out) is None and any(self.out.iterdir()):
+            return [*messages, f"out={self.out} is not a directory; choose another"]
+        try:
+            found = read_manifest(self.out)
+        except ForeignFileError as error:
+            return [*messages, str(error)]
+        if found is None and self.out.is_dir() and any(self.out.iterdir()):
             messages.append(f"out={self.out} holds files that are not an index; choose another directory")
-        elif read_manifest(self.out) is not None and not self.force:
+        elif found is not None and not self.force:
             messages.append(f"out={self.out} holds an index; choose another directory, or replace it with --force")
         return messages
 

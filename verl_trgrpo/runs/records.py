@@ -79,8 +79,6 @@ def read_options(run_dir: Path, needed: bool = True) -> OptionsRecord:
 def _read(path: Path, schema: type[Read], needed: bool) -> Read:
     try:
         return read_typed(path, schema)
-    except FileNotFoundError:
-        return schema()
     except ForeignFileError as error:
         if needed:
             raise

@@ -11,17 +11,27 @@ from pathlib import Path
 from typing import Any
 
 from omegaconf import DictConfig
+from pydantic import Field
 from verl.trainer.ppo.checkpoint_callback import CheckpointCallback
 from verl.utils.checkpoint.checkpoint_manager import find_latest_ckpt_path
 from verl.utils.import_utils import load_class_from_fqn
 
-from verl_trgrpo.common.files import read_json, write_json
+from verl_trgrpo.common.files import write_json
+from verl_trgrpo.common.foreign import ForeignFileError
+from verl_trgrpo.common.typed import Schema, Text, read_typed
 from verl_trgrpo.verl_plugin.advantage_estimator import find_estimator
 
 logger = logging.getLogger(__name__)
 
 ESTIMATOR_STATE = "estimator_state.json"
 """File in the directory of a checkpoint."""
+
+
+class EstimatorState(Schema):
+    """``estimator_state.json``: an estimator, and what it remembers."""
+
+    adv_estimator: Text | None = None
+    state: dict[Text, Any] = Field(default_factory=dict)
 
 
 class EstimatorStateCallback(CheckpointCallback):
@@ -49,13 +59,17 @@ class EstimatorStateCallback(CheckpointCallback):
             write_json(Path(checkpoint_dir) / ESTIMATOR_STATE, {"adv_estimator": self._name, "state": self._state})
 
     def _saved(self, checkpoint: Path) -> dict[str, Any]:
-        saved = read_json(checkpoint / ESTIMATOR_STATE)
-        if saved.get("adv_estimator") == self._name:
-            return dict(saved["state"])
-        found = f"is of adv_estimator={saved['adv_estimator']}" if saved else "does not exist or is not readable"
-        logger.warning(
-            "%s %s: adv_estimator=%s starts without a history", checkpoint / ESTIMATOR_STATE, found, self._name
-        )
+        path = checkpoint / ESTIMATOR_STATE
+        try:
+            saved = read_typed(path, EstimatorState)
+            if saved.adv_estimator == self._name:
+                return dict(saved.state)
+            reason = f"{path} " + (
+                f"is of adv_estimator={saved.adv_estimator}" if saved.adv_estimator else "does not exist"
+            )
+        except ForeignFileError as error:
+            reason = str(error)
+        logger.warning("%s: adv_estimator=%s starts without a history", reason, self._name)
         return {}
 
 
