@@ -20,9 +20,11 @@ from verl_trgrpo.common.findings import Finding, Level
 from verl_trgrpo.common.options import Options
 from verl_trgrpo.common.progress import Progress, no_progress
 from verl_trgrpo.common.text import count_of, escape_controls, shorten, text_table
-from verl_trgrpo.data.prompts import MOST_PROMPTS, SINGLE_TURN, TOOL_AGENT, RolloutPrompts, prompt_settings
+from verl_trgrpo.data.prompts import MOST_PROMPTS, RolloutPrompts, prompt_settings
 from verl_trgrpo.data.rows import (
     COLUMNS,
+    SINGLE_TURN,
+    TOOL_AGENT,
     RawRow,
     UnreadableError,
     display_names,

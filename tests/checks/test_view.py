@@ -6,7 +6,7 @@ from tests.conftest import composed
 from tests.data.checked_files import write
 from verl_trgrpo.checks import view
 from verl_trgrpo.checks.view import RunView
-from verl_trgrpo.data.prompts import SINGLE_TURN, TOOL_AGENT
+from verl_trgrpo.data.rows import SINGLE_TURN, TOOL_AGENT
 from verl_trgrpo.data.verl_files import open_as_verl
 from verl_trgrpo.tasks.search_qa.search_options import SEARCH_AGENT
 

@@ -11,8 +11,8 @@ from omegaconf import DictConfig
 from verl_trgrpo.checks.view import DATA, DATA_SET, OWN_REWARDS, TRAINING, RunView
 from verl_trgrpo.common.findings import Finding, InvalidInputError, Level, findings_of
 from verl_trgrpo.common.text import as_plain_yaml, count_of, did_you_mean
-from verl_trgrpo.data.prompts import SINGLE_TURN, TOOL_AGENT, TOOLS, RolloutPrompts, agent_loops, tool_schemas
-from verl_trgrpo.data.rows import UnreadableError, is_chat
+from verl_trgrpo.data.prompts import TOOLS, RolloutPrompts, agent_loops, tool_schemas
+from verl_trgrpo.data.rows import SINGLE_TURN, TOOL_AGENT, UnreadableError, is_chat
 from verl_trgrpo.data.verl_files import DataFile, column_findings, concatenation_findings, row_problems, spread
 from verl_trgrpo.runs.compose import resolved, selected
 from verl_trgrpo.runs.keys import AGENT, REWARD, REWARD_MODEL, ROLLOUT

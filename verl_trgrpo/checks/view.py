@@ -15,8 +15,8 @@ from verl_trgrpo.common.findings import Finding, Level
 from verl_trgrpo.common.foreign import ForeignFileError
 from verl_trgrpo.common.text import as_plain_yaml
 from verl_trgrpo.common.typed import read_typed
-from verl_trgrpo.data.prompts import SINGLE_TURN, ModelConfig, RolloutPrompts, default_agent_of
-from verl_trgrpo.data.rows import UnreadableError
+from verl_trgrpo.data.prompts import ModelConfig, RolloutPrompts, default_agent_of
+from verl_trgrpo.data.rows import SINGLE_TURN, UnreadableError
 from verl_trgrpo.data.verl_files import DataFile, open_as_verl
 from verl_trgrpo.runs.compose import ComposedRun, changed_values, loggers_of, selected
 from verl_trgrpo.runs.keys import ACTOR, MODEL, MODEL_PATH

@@ -206,10 +206,12 @@ def health(options: HealthOptions) -> int:
       verl-trgrpo health metrics.jsonl || scancel $JOB     a file of veRL's file logger; for scripts
 
     notes:
-      Each quantity is judged against its own start or best in this run. What began first is first: the rest may follow from it.
+      Each quantity is judged against its own start or best in this run.
+      What began first is first: the rest may follow from it.
 
     exit codes:
-      0 sound, 1 a signal stands at the last step, or took a share of the run that counts, 2 the path holds no metrics
+      0 sound, 1 a signal stands at the last step, or took a share of the run that counts,
+      2 the path holds no metrics
     """
     from verl_trgrpo.runs.health import judge, unjudged
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 _MODULES = {
     "verl": "verl hydra omegaconf ray transfer_queue tensordict transformers tokenizers huggingface_hub datasets pyarrow pandas "
-    "psutil packaging pydantic annotated_types tqdm tyro yaml",
+    "psutil packaging pydantic annotated_types safetensors tqdm tyro yaml",
     "rewards": "mpmath",
     "puzzles": "reasoning_gym",
-    "search": "tantivy starlette uvicorn httptools aiohttp",
+    "search": "tantivy starlette uvicorn httptools anyio aiohttp",
     "reports": "scipy matplotlib jinja2",
     "small-lm": "gguf peft",
     "gpu": "vllm",

@@ -26,7 +26,6 @@ from verl_trgrpo.compare.arms import Run, group_arms, last_common_step, read_run
 from verl_trgrpo.compare.comparison import compare_runs
 from verl_trgrpo.compare.plots import plot_arms
 from verl_trgrpo.compare.tables import Table, comparison_tables, shown_figures, words
-from verl_trgrpo.runs.health import judge
 from verl_trgrpo.runs.records import StudyRecord
 from verl_trgrpo.runs.run_directory import run_settings
 
@@ -111,6 +110,8 @@ def _check(options: ReportOptions, runs: Sequence[Run], labels: Sequence[str], b
 
 def notes(arms: Mapping[str, Sequence[Run]], baseline: str, upto: int) -> list[str]:
     """Return a sentence for each limitation of the comparison."""
+    from verl_trgrpo.runs.health import judge  # and numpy, which the help does not need
+
     runs = [run for own in arms.values() for run in own]
     seeds = {run.seed for run in runs if run.label == baseline} - {None}
     facts = {

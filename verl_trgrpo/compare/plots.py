@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from verl_trgrpo.common.files import write_bytes
 from verl_trgrpo.common.text import as_label, count_of
 from verl_trgrpo.compare.arms import Run
-from verl_trgrpo.runs.health import judge
 from verl_trgrpo.runs.metrics import (
     CUT_OFF,
     GRAD_NORM,
@@ -139,6 +138,8 @@ def plot_run(steps: Sequence[Step], path: Path, title: str, weight_range: tuple[
 
 def _shade_signals(figure: Any, axes: Sequence[Any], steps: Sequence[Step]) -> None:
     """Shade the steps of signals of :mod:`verl_trgrpo.runs.health`, and name the signals below the panels."""
+    from verl_trgrpo.runs.health import judge  # and numpy, which the help does not need
+
     findings = judge(steps)
     for axis in axes:
         for each in findings:

@@ -22,9 +22,7 @@ from verl_trgrpo.common.foreign import check_model_directory, load_yaml
 from verl_trgrpo.common.sandbox import Sandbox
 from verl_trgrpo.common.text import first_line
 from verl_trgrpo.common.typed import Schema, Text, read_typed
-
-SINGLE_TURN, TOOL_AGENT = "single_turn_agent", "tool_agent"
-"""veRL's agent loops: the default of rows without an agent_name, and the one whose prompts list the run's tools."""
+from verl_trgrpo.data.rows import SINGLE_TURN, TOOL_AGENT
 
 logger = logging.getLogger(__name__)
 

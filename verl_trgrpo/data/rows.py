@@ -28,7 +28,6 @@ from typing import TYPE_CHECKING, Any
 from verl_trgrpo.common.findings import Finding, Level
 from verl_trgrpo.common.foreign import open_foreign, real_path
 from verl_trgrpo.common.text import first_line, shorten
-from verl_trgrpo.data.prompts import SINGLE_TURN
 
 if TYPE_CHECKING:  # pyarrow takes half a second, so functions import it
     import pyarrow as pa
@@ -37,6 +36,9 @@ RawRow = Mapping[str, Any]
 """A row as it stands in a file: any column may be missing or malformed."""
 
 SCHEMA_VERSION = 2
+
+SINGLE_TURN, TOOL_AGENT = "single_turn_agent", "tool_agent"
+"""veRL's agent loops: the default of rows without an agent_name, and the one whose prompts list the run's tools."""
 
 # The columns that veRL and the rewards read; others, such as images, are not loaded.
 COLUMNS = ("data_source", "prompt", "reward_model", "extra_info")

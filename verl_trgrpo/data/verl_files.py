@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 from verl_trgrpo.common.findings import Finding
 from verl_trgrpo.common.foreign import JSON_LIMIT, lines_of, open_foreign, real_path
 from verl_trgrpo.common.text import first_line
-from verl_trgrpo.data.prompts import SINGLE_TURN
 from verl_trgrpo.data.rows import (
     COLUMNS,
     REQUIRED_COLUMNS,
     RESERVED_KEYS,
+    SINGLE_TURN,
     Row,
     UnreadableError,
     check_fetched,

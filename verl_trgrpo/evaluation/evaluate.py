@@ -14,8 +14,8 @@ from omegaconf import OmegaConf
 from verl_trgrpo.common.files import file_sha256, write_json, write_text
 from verl_trgrpo.common.findings import raise_invalid
 from verl_trgrpo.common.progress import Progress, no_progress
-from verl_trgrpo.data.prompts import SINGLE_TURN, default_agent_of
-from verl_trgrpo.data.rows import MEDIA, Row
+from verl_trgrpo.data.prompts import default_agent_of
+from verl_trgrpo.data.rows import MEDIA, SINGLE_TURN, Row
 from verl_trgrpo.data.sources import draw
 from verl_trgrpo.data.verl_files import load_rows, read_rows
 from verl_trgrpo.evaluation.checkpoint import find_model, fingerprint, merged_model

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import ipaddress
 import logging
 import os
@@ -107,6 +108,12 @@ def serve(options: ServerOptions, ready: Callable[[str, int], None], limits: Lim
         ValueError: the index or the address cannot be used, or a file of the index has changed.
         RuntimeError: the process died twice in a row.
     """
+    for name in (
+        "tantivy",
+        "uvicorn",
+        "verl_trgrpo.retrieval.app",
+    ):  # for all children, and a missing one is named at once
+        importlib.import_module(name)
     if options.stop_with_stdin:
         threading.Thread(target=_end_with_stdin, daemon=True).start()
     crashes = 0  # in a row
