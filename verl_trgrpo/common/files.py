@@ -7,6 +7,7 @@ import errno
 import fcntl
 import gzip
 import hashlib
+import itertools
 import json
 import os
 import shutil
@@ -54,6 +55,12 @@ def json_lines(path: Path) -> Iterator[tuple[int, Any]]:
             raise
         except (ValueError, RecursionError) as error:
             raise ValueError(f"{path}, line {number}: it is not JSON ({error}); correct or remove the line") from error
+
+
+def free_name(path: Path) -> Path:
+    """Return `path`, or if something has that name, even a dangling link, the first free one of ``path-2``, ``path-3``, ..."""
+    names = (path.with_name(f"{path.name}-{number}") for number in itertools.count(2))
+    return next(name for name in itertools.chain([path], names) if not os.path.lexists(name))
 
 
 def file_sha256(path: Path) -> str:
