@@ -89,7 +89,7 @@ class RunProgress:
             self._bar.set_description_str("", refresh=False)
         if steps:
             self._bar.n = steps[-1].number
-            self._bar.set_postfix_str(self._fitting(self._figures(steps[-1])), refresh=False)
+            self._bar.set_postfix_str(escape_controls(self._fitting(self._figures(steps[-1]))), refresh=False)
         self._bar.refresh()
 
     def close(self) -> None:
