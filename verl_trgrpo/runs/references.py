@@ -8,6 +8,8 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
+from verl_trgrpo.common.secrets import without_passwords
+
 # What begins a resolver: all but a reference to another key, and oc.select of a key, which veRL's configurations are full of.
 _RESOLVER = re.compile(r"\$\{(?!(?:oc\.select: *)?[\w.\[\]]*[,}])")
 _REFERENCE = re.compile(r"\$\{(?:oc\.select: *)?(\.*)([\w.\[\]]*)")
@@ -19,7 +21,7 @@ Path = tuple[str, ...]
 
 
 def inert(config: DictConfig) -> DictConfig:
-    """Return a copy without resolvers other than ``oc.select``; their text stays, as ``$ {oc.env:NAME}``.
+    """Return a copy without passwords, and without resolvers other than ``oc.select``; their text stays, as ``$ {oc.env:NAME}``.
 
     A recorded configuration may be a stranger's, and its values are shown: ``${oc.env:NAME}`` would show variables of the
     reader's environment.
@@ -96,4 +98,6 @@ def _plain(value: Any) -> Any:
         return {key: _plain(item) for key, item in value.items()}
     if isinstance(value, list):
         return [_plain(item) for item in value]
-    return value.replace("${", "$ {") if isinstance(value, str) and _RESOLVER.search(value) else value
+    if not isinstance(value, str):
+        return value
+    return without_passwords(value.replace("${", "$ {") if _RESOLVER.search(value) else value)
