@@ -80,9 +80,9 @@ def reasoning_gym(words: Sequence[str]) -> int:
     notes:
       The task's own verifier is the reward.
     """
-    from verl_trgrpo.tasks import reasoning_gym as task
+    from verl_trgrpo.tasks.reasoning_gym import rows
 
-    return _build("reasoning-gym", reasoning_gym, task.ReasoningGymOptions, task.build, words)
+    return _build("reasoning-gym", reasoning_gym, rows.ReasoningGymOptions, rows.build, words)
 
 
 def _build(

@@ -19,6 +19,7 @@ from omegaconf.errors import OmegaConfBaseException
 from verl_trgrpo.common.files import replaced_file
 from verl_trgrpo.common.findings import InvalidInputError
 from verl_trgrpo.common.foreign import ForeignFileError, open_foreign, read_foreign
+from verl_trgrpo.common.secrets import without_passwords
 from verl_trgrpo.common.text import as_plain_yaml, first_line
 from verl_trgrpo.common.typed import typed
 from verl_trgrpo.runs.checkpoints import choose_checkpoint, latest_checkpoint, step_of
@@ -266,7 +267,7 @@ def read_config(run_dir: Path) -> DictConfig | None:
 
 
 def inert(config: DictConfig) -> DictConfig:
-    """Return a copy without resolvers other than ``oc.select``; their text stays, as ``$ {oc.env:NAME}``.
+    """Return a copy without passwords, and without resolvers other than ``oc.select``; their text stays, as ``$ {oc.env:NAME}``.
 
     A recorded configuration may be a stranger's, and its values are shown: ``${oc.env:NAME}`` would show variables of the
     reader's environment.
@@ -277,7 +278,9 @@ def inert(config: DictConfig) -> DictConfig:
             return {key: plain(item) for key, item in value.items()}
         if isinstance(value, list):
             return [plain(item) for item in value]
-        return value.replace("${", "$ {") if isinstance(value, str) and _RESOLVER.search(value) else value
+        if not isinstance(value, str):
+            return value
+        return without_passwords(value.replace("${", "$ {") if _RESOLVER.search(value) else value)
 
     return OmegaConf.create(plain(OmegaConf.to_container(config, resolve=False)))
 
