@@ -33,7 +33,8 @@ def write_bytes(path: Path, content: bytes) -> None:
 
 def write_json(path: Path, content: Any, default: Callable[[Any], Any] | None = None) -> None:
     """Write an indented JSON file atomically; `default` converts values that JSON has no type for."""
-    write_text(path, json.dumps(content, indent=2, ensure_ascii=False, default=default) + "\n")
+    text = json.dumps(content, indent=2, ensure_ascii=False, default=default) + "\n"
+    write_bytes(path, text.encode("utf-8", "backslashreplace"))  # a lone surrogate, as JSON writes it
 
 
 def json_lines(path: Path) -> Iterator[tuple[int, Any]]:

@@ -290,17 +290,17 @@ def _follow(process: TrainingProcess, log: MetricsLog, log_file: Path, progress:
     """Show the steps of a process until it ends; return an error message, or "" if it ended well."""
     watch = LogWatch(log_file, process.has_lost)
 
-    def show() -> None:
+    def show_steps() -> None:
         with contextlib.suppress(ValueError):  # a damaged line must not end a training; whoever reads the run is told
             progress.update(log.read())
 
     def tick() -> None:
-        show()
+        show_steps()
         watch.check_alive()
 
     try:
         code = process.wait(tick)
-        show()
+        show_steps()
         watch.look()
     except WorkerDiedError as error:
         return f"{error}: {failure(log_file)}"
