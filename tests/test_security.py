@@ -271,3 +271,43 @@ def test_the_training_process_gets_its_arguments_as_a_list(tmp_path, monkeypatch
         assert process.wait(lambda: None, seconds=0.1) == 0
     assert (tmp_path / "log").read_text().splitlines() == ["-m", "verl.trainer.main_ppo", *HOSTILE]
     assert not (tmp_path / "ran").exists()
+
+
+# The sub-packages that speak to a person; the others return what is said, and log.
+SPEAKING = [path for path in SOURCES if path.parent.name in ("cli", "launch")]
+PRINTING = {"print", "write", "writelines", "display", "pprint", "print_exc", "set_postfix_str", "set_description_str"}
+
+
+def unescaped(source: str) -> list[str]:
+    """Calls in a source text that may print something else than a constant, without `show` or `escape_controls`."""
+    found = []
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Call) and dotted(node.func).rpartition(".")[2] in PRINTING:
+            first = node.args[0] if node.args else None
+            escaped = isinstance(first, ast.Call) and dotted(first.func) == "escape_controls"
+            if not escaped and not isinstance(first, ast.Constant):
+                found.append(f"{node.lineno}: {ast.unparse(node.func)}")
+        elif isinstance(node, ast.Name) and node.id == "print":  # handed to another function
+            found.append(f"{node.lineno}: print")
+        elif isinstance(node, ast.ImportFrom) and any(name.name in PRINTING for name in node.names):
+            found.append(f"{node.lineno}: {node.module}")
+    return found
+
+
+def test_commands_and_the_launcher_print_by_one_function():
+    assert len(SPEAKING) > 10
+    assert {str(path): found for path in SPEAKING if (found := unescaped(path.read_text()))} == {}
+
+
+def test_the_rule_of_printing_finds_what_it_should():
+    for call in (
+        "print(x)",
+        "sys.stdout.write(x)",
+        "print(*x)",
+        "self._bar.write(f'{x}', file=y)",
+        "a.b.c.writelines(x)",
+        "map(print, x)",
+    ):
+        assert unescaped(call), call
+    for call in ("show(x)", "sys.stderr.write(escape_controls(x))", "bar.write('x')"):
+        assert not unescaped(call), call

@@ -72,6 +72,8 @@ def test_what_is_no_file_and_no_directory_stays_in_its_place(tmp_path, make):
 def test_json_is_readable_and_reads_as_it_was_written(tmp_path):
     write_json(tmp_path / "a", {"é": [1, None]})
     assert json.loads((tmp_path / "a").read_bytes()) == {"é": [1, None]}
+    write_json(tmp_path / "a", ["\ud800 é"])
+    assert json.loads((tmp_path / "a").read_bytes()) == ["\ud800 é"]
     write_json(tmp_path / "a", {"é": tmp_path}, default=str)
     assert (tmp_path / "a").read_text(encoding="utf-8") == f'{{\n  "é": "{tmp_path}"\n}}\n'
 

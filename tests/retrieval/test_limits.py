@@ -102,6 +102,7 @@ def connections(server: Server, gate: Gate) -> None:
         for _ in range(SMALL["connections"]):
             stack.enter_context(connect(server, POST + b"Content-Length: 9\r\n\r\n"))
         wait_for(lambda: status(connect(server, b"")) == 503)
+    wait_for(lambda: server.get("/health").ok)  # it has seen that they are closed
 
 
 def held_bytes(server: Server, gate: Gate) -> None:

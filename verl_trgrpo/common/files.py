@@ -7,6 +7,7 @@ import errno
 import fcntl
 import gzip
 import hashlib
+import itertools
 import json
 import os
 import shutil
@@ -32,7 +33,8 @@ def write_bytes(path: Path, content: bytes) -> None:
 
 def write_json(path: Path, content: Any, default: Callable[[Any], Any] | None = None) -> None:
     """Write an indented JSON file atomically; `default` converts values that JSON has no type for."""
-    write_text(path, json.dumps(content, indent=2, ensure_ascii=False, default=default) + "\n")
+    text = json.dumps(content, indent=2, ensure_ascii=False, default=default) + "\n"
+    write_bytes(path, text.encode("utf-8", "backslashreplace"))  # a lone surrogate, as JSON writes it
 
 
 def json_lines(path: Path) -> Iterator[tuple[int, Any]]:
@@ -54,6 +56,12 @@ def json_lines(path: Path) -> Iterator[tuple[int, Any]]:
             raise
         except (ValueError, RecursionError) as error:
             raise ValueError(f"{path}, line {number}: it is not JSON ({error}); correct or remove the line") from error
+
+
+def free_name(path: Path) -> Path:
+    """Return `path`, or if something has that name, even a dangling link, the first free one of ``path-2``, ``path-3``, ..."""
+    names = (path.with_name(f"{path.name}-{number}") for number in itertools.count(2))
+    return next(name for name in itertools.chain([path], names) if not os.path.lexists(name))
 
 
 def file_sha256(path: Path) -> str:

@@ -82,8 +82,10 @@ def typed(schema: type[Read], content: object, where: str | Path) -> Read:
     raise ForeignFileError(f"{where} is damaged ({shown}); correct, restore or remove it")
 
 
-def read_typed(path: Path, schema: type[Read]) -> Read:
+def read_typed(path: Path, schema: type[Read], mark: str = "") -> Read:
     """Return the content of a JSON file as its schema, without fields where the file does not exist.
+
+    A file of another kind may have the same name: an object without the key `mark` counts as not there.
 
     Raises:
         ForeignFileError: as `read_foreign_json` and `typed`.
@@ -92,7 +94,8 @@ def read_typed(path: Path, schema: type[Read]) -> Read:
         content = read_foreign_json(path)
     except FileNotFoundError:
         content = {}
-    return typed(schema, content, path)
+    other = mark and isinstance(content, dict) and mark not in content
+    return typed(schema, {} if other else content, path)
 
 
 def typed_line(schema: type[Read], line: bytes, where: str) -> Read:

@@ -184,7 +184,7 @@ def read_manifest(directory: Path) -> IndexManifest | None:
 
 
 def _manifest(directory: Path) -> IndexManifest | None:
-    manifest = read_typed(directory / MANIFEST, IndexManifest)
+    manifest = read_typed(directory / MANIFEST, IndexManifest, mark="format")
     return manifest if manifest.format is not None and manifest.files else None
 
 

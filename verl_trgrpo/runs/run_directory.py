@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
-import re
 from collections.abc import Mapping, Sequence
 from io import BytesIO
 from itertools import pairwise
@@ -19,13 +18,13 @@ from omegaconf.errors import OmegaConfBaseException
 from verl_trgrpo.common.files import replaced_file
 from verl_trgrpo.common.findings import InvalidInputError
 from verl_trgrpo.common.foreign import ForeignFileError, open_foreign, read_foreign
-from verl_trgrpo.common.secrets import without_passwords
 from verl_trgrpo.common.text import as_plain_yaml, first_line
 from verl_trgrpo.common.typed import typed
 from verl_trgrpo.runs.checkpoints import choose_checkpoint, latest_checkpoint, step_of
 from verl_trgrpo.runs.compose import flat, resolved, selected
 from verl_trgrpo.runs.keys import LOSS, MODEL_PATH
 from verl_trgrpo.runs.records import ConfigKeys, read_options, read_record
+from verl_trgrpo.runs.references import check_references, inert
 
 CONFIG_FILE = "config.yaml"  # veRL's configuration, which made the checkpoints of the directory
 # Keys of run.json: the length that a training was asked for which reached its end, the last step of any training, the first
@@ -51,8 +50,6 @@ MAY_CHANGE = (
 _MAX_SHOWN, _MAX_VALUE = 5, 100
 # Bytes at each end of a data file that its fingerprint covers.
 _END = 1 << 20
-# What begins a resolver: all but a reference to another key, and oc.select, which veRL's configurations are full of.
-_RESOLVER = re.compile(r"\$\{(?!oc\.select:|[\w.\[\]]*\})")
 _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 # Names of settings that both trainers have.
@@ -252,6 +249,7 @@ def read_config(run_dir: Path) -> DictConfig | None:
         config = None if aliases else OmegaConf.load(BytesIO(content))
         if isinstance(config, DictConfig):
             config = inert(config)
+            check_references(config)
             names = [str(field.alias) for field in ConfigKeys.model_fields.values()]
             typed(ConfigKeys, {name: resolved(config, name) for name in names}, path)
             return config
@@ -264,25 +262,6 @@ def read_config(run_dir: Path) -> DictConfig | None:
         reason = first_line(error)
     message = f"{path} is damaged ({reason}); restore or remove it, or start over with trainer.resume_mode=disable"
     raise InvalidInputError([message])
-
-
-def inert(config: DictConfig) -> DictConfig:
-    """Return a copy without passwords, and without resolvers other than ``oc.select``; their text stays, as ``$ {oc.env:NAME}``.
-
-    A recorded configuration may be a stranger's, and its values are shown: ``${oc.env:NAME}`` would show variables of the
-    reader's environment.
-    """
-
-    def plain(value: Any) -> Any:
-        if isinstance(value, dict):
-            return {key: plain(item) for key, item in value.items()}
-        if isinstance(value, list):
-            return [plain(item) for item in value]
-        if not isinstance(value, str):
-            return value
-        return without_passwords(value.replace("${", "$ {") if _RESOLVER.search(value) else value)
-
-    return OmegaConf.create(plain(OmegaConf.to_container(config, resolve=False)))
 
 
 def _verl_settings(config: DictConfig) -> dict[str, Any]:
