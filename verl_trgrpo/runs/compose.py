@@ -109,9 +109,13 @@ def compose(
 
 
 def _values(config: DictConfig) -> dict[str, Any]:
-    """Return all values of a configuration, those that refer to others or to the environment as they are resolved."""
+    """Return all values of a configuration, those that refer to others or to the environment as they are resolved.
+
+    What this package's own resolvers return is no text, and takes an import of torch: it stays as it is written.
+    """
     written = flat(config)
-    return {key: resolved(config, key, value) if "${" in str(value) else value for key, value in written.items()}
+    refers = {key for key, value in written.items() if "${" in str(value) and "${verl_trgrpo_" not in str(value)}
+    return {key: resolved(config, key, value) if key in refers else value for key, value in written.items()}
 
 
 def _added_shaping(choices: Mapping[str, str]) -> str | None:
