@@ -138,7 +138,7 @@ def planted(model, write=save_file, dtype=torch.float32, value=float("nan"), nam
     next(iter(tensors.values())).view(-1)[0] = value
     (model / name).parent.mkdir(exist_ok=True)
     write(tensors, model / name)
-    return {key: name for key in tensors}
+    return dict.fromkeys(tensors, name)
 
 
 def legacy(tensors, path):
