@@ -9,8 +9,8 @@ import pytest
 
 from tests.conftest import composed
 from verl_trgrpo.common.findings import InvalidInputError
-from verl_trgrpo.data.prompts import RolloutPrompts, agent_loops, tool_schemas
-from verl_trgrpo.data.renderer import open_tokenizer
+from verl_trgrpo.data.prompts import RolloutPrompts, agent_loops, model_facts, tool_schemas
+from verl_trgrpo.data.renderer import Renderer, open_tokenizer
 from verl_trgrpo.demos.puzzles import CHECKPOINT
 
 MODEL, ROLLOUT = "actor_rollout_ref.model", "actor_rollout_ref.rollout"
@@ -132,9 +132,10 @@ def test_the_filter_counts_the_tools_of_the_run_for_every_loop(file, tmp_path, m
     prompts, rows = RolloutPrompts(config), pq.read_table(data).to_pylist()
     [length] = prompts.lengths(rows, filtered=True)
     assert [length] > prompts.lengths(rows) == [len(found.token_ids) for found in prompts.of(rows)]
+    tokenizer = Renderer(model_facts(config)).tokenizer
     for limit, kept in ((length, 1), (length - 1, 0)):
         config.data.max_prompt_length = limit
-        assert len(RLHFDataset([str(data)], open_tokenizer(str(CHECKPOINT), False), config.data)) == kept
+        assert len(RLHFDataset([str(data)], tokenizer, config.data)) == kept
 
 
 def test_a_row_without_a_name_in_its_column_has_no_loop(file):
