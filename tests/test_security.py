@@ -107,7 +107,6 @@ OPENINGS = {
     "data/verl_files.py": {"ParquetFile": OPENED, "JsonDatasetReader": LOOKED_AT},
     "decontaminate.py": {"ParquetFile": OPENED},
     "evaluation/checkpoint.py": {"copytree": LOOKED_AT},
-    "evaluation/generation.py": {"from_pretrained": LOOKED_AT},
     "evaluation/response_store.py": {"fdopen": "open_plain opens no other than a regular file"},
     "retrieval/index.py": {"open": LOOKED_AT},
     "runs/checkpoints.py": {"ZipFile": OPENED},

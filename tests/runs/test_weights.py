@@ -104,8 +104,7 @@ def object_in(path):
 
 
 UNREAD = {"a_pickle.bin": object_in, "z.bin": lambda path: path.write_bytes(b"garbage"), "a.index.json": lambda path:
-          path.write_text('{"weight_map": {"w": "../model.safetensors"}}'), "b.index.json": lambda path:
-          path.write_text('{"weight_map": {"w": "missing/model.safetensors"}}'), "config.json": lambda path:
+          path.write_text('{"weight_map": {"w": "../model.safetensors"}}'), "config.json": lambda path:
           path.write_text('{"transformers_weights": "/model.safetensors"}'), "repeated.pt": lambda path:
           torch.save({"w": torch.zeros(1).as_strided((1 << 38,), (0,))}, path), "shared.bin": lambda path:
           torch.save(many_views(), path), "sparse.bin": lambda path:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import logging
+import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from verl_trgrpo.common.foreign import ForeignFileError, open_foreign, real_path
-from verl_trgrpo.common.text import count_of, escape_controls, first_line
+from verl_trgrpo.common.text import count_of, escape_controls, first_line, shorten
 from verl_trgrpo.common.typed import Schema, Text, read_typed
 
 if TYPE_CHECKING:  # takes seconds to import
@@ -51,12 +52,11 @@ def weight_files(directory: Path) -> tuple[list[Path], list[ForeignFileError]]:
     try:
         indices, own = {*directory.glob("*.index.json")}, _described(directory).transformers_weights
         if own:
-            (indices if own.endswith(".index.json") else found).add(_within(directory, own))
+            (indices if own.endswith(".index.json") else found).update(
+                _within(directory, [own], directory / "config.json")
+            )
         for index in sorted(indices):
-            open_foreign(index).close()
-            found |= {_within(directory, name) for name in (read_typed(index, _Index).weight_map or {}).values()}
-    except FileNotFoundError as error:
-        problems.append(ForeignFileError(f"{error.filename} is missing, which config.json names; restore it"))
+            found |= _within(directory, (read_typed(index, _Index).weight_map or {}).values(), index)
     except ForeignFileError as error:
         problems.append(error)
     return sorted(file for file in found if not NOT_WEIGHTS.fullmatch(file.name)), problems
@@ -66,12 +66,14 @@ def _described(directory: Path) -> _Described:
     return read_typed(directory / "config.json", _Described)
 
 
-def _within(directory: Path, name: str) -> Path:
-    if Path(name).is_absolute() or ".." in Path(name).parts:
+def _within(directory: Path, names: Iterable[str], named_by: Path) -> set[Path]:
+    """Return those files of a directory that another file names and that exist: copies often leave one format out."""
+    names = set(names)
+    if outside := [name for name in names if Path(name).is_absolute() or ".." in Path(name).parts]:
         raise ForeignFileError(
-            f"{directory}: weights are named in another directory ({escape_controls(name)}); correct it"
+            f"{named_by}: names weights in another directory ({shorten(outside[0], 60)}); correct it"
         )
-    return directory / name
+    return {directory / name for name in names if os.path.lexists(directory / name)}
 
 
 def largest_loaded(directory: Path) -> float:
