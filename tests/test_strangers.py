@@ -10,6 +10,7 @@ import os
 import resource
 import shutil
 import signal
+import socket
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -446,8 +447,12 @@ def bounded():
 SLOW = ("search index", "data check", "eval", "analyze", "export", "report", "compare", "train")
 
 
-def try_instead(command, tmp_path, monkeypatch, capfd, kinds=tuple(INSTEAD)):
-    """Replace each file of a command's directory by all `kinds`, or by one in turn, and run it; return what went wrong."""
+def try_instead(command, tmp_path, monkeypatch, capfd, kinds=tuple(INSTEAD), only=()):
+    """Replace files of a command's directory, all or `only` these, by all `kinds`, or by one in turn, and run it.
+
+    Returns:
+        what went wrong.
+    """
     place, whole = tmp_path / "place", tmp_path / "whole"
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(generation, "make_responses", refused)
@@ -458,7 +463,7 @@ def try_instead(command, tmp_path, monkeypatch, capfd, kinds=tuple(INSTEAD)):
     if not callable(program):
         program = partial(main, [str(word) for word in program])
     shutil.copytree(place, whole)
-    files = sorted(path.relative_to(whole) for path in whole.rglob("*") if path.is_file())
+    files = only or sorted(path.relative_to(whole) for path in whole.rglob("*") if path.is_file())
     wrong = []
     for number, file in enumerate(files):
         for name in kinds or [[*INSTEAD][number % 4]]:
@@ -482,6 +487,93 @@ def try_instead(command, tmp_path, monkeypatch, capfd, kinds=tuple(INSTEAD)):
 def test_every_file_of_a_directory_may_be_something_else(tmp_path, monkeypatch, capfd, command):
     kinds = () if command in SLOW else tuple(INSTEAD)
     assert try_instead(command, tmp_path, monkeypatch, capfd, kinds) == []
+
+
+def big(path, size=20 << 30):
+    path.touch()
+    os.truncate(path, size)
+
+
+def many_lines(path):
+    path.write_bytes(b"x\n" * 100_000)
+
+
+# By command: the file of lines that it reads, which may be of any size and have any number of damaged lines.
+LINES = {"health": "run/metrics-1.jsonl", "eval": "out/test.jsonl"}
+
+
+@pytest.mark.parametrize("make", [big, many_lines])
+@pytest.mark.parametrize("command", LINES)
+def test_a_file_of_lines_may_be_of_any_size(tmp_path, monkeypatch, capfd, command, make):
+    monkeypatch.setitem(INSTEAD, make.__name__, make)
+    assert try_instead(command, tmp_path, monkeypatch, capfd, [make.__name__], [Path(LINES[command])]) == []
+
+
+def with_link(place, directory):
+    """Move a directory elsewhere, with something private in its files, and leave a link."""
+    elsewhere = place.parent / "elsewhere"
+    (place / directory).rename(elsewhere)
+    (place / directory).symlink_to(elsewhere)
+    for file in elsewhere.rglob("*.json*"):
+        file.write_text(
+            file.read_text().replace("Who?", SECRET) if file.suffix == ".jsonl" else json.dumps({"a": SECRET})
+        )
+
+
+@pytest.mark.parametrize("command", ["export", "report"])
+def test_a_directory_of_a_run_that_is_a_link_is_not_read(tmp_path, monkeypatch, capfd, caplog, command):
+    """Every directory below the one that is named, in turn; that one itself may be a link."""
+    tried = 0
+    made = tmp_path / "made"
+    made.mkdir()
+    words = [str(word) for word in READS[command](made)]
+    directories = [path.relative_to(made) for path in made.rglob("*") if path.is_dir()]
+    for number, directory in enumerate(directories):
+        if str(made / directory) in words or made / directory in {made / "out"}:
+            continue
+        place = tmp_path / str(number) / "place"
+        shutil.copytree(made, place)
+        with_link(place, directory)
+        caplog.clear()
+        code = main([word.replace(str(made), str(place)) for word in words])
+        said = caplog.text + capfd.readouterr().err
+        # Of several checkpoints of a run the latest is exported, and no other one is looked at.
+        latest = max(
+            (path.name for path in (made / "run").glob("global_step_*")), default="", key=lambda name: (len(name), name)
+        )
+        assert f"{directory} is a link" in said or not (command == "report" or latest in directory.parts), (
+            directory,
+            said,
+        )
+        assert code in (0, 2) and "Traceback" not in said
+        written = [*place.glob("page.html"), *place.glob("out/**/*")]
+        assert not [path for path in written if path.is_file() and SECRET.encode() in path.read_bytes()], directory
+        tried += 1
+    assert tried
+
+
+OUTS = [[*KK, "--out"], ["report", "run", "--out"], ["export", "run", "--out"]]
+
+
+@pytest.mark.parametrize("kind", ["pipe", "socket", "circle"])
+@pytest.mark.parametrize("words", OUTS, ids=lambda words: words[0])
+def test_what_is_no_file_is_not_replaced_by_out(tmp_path, monkeypatch, capfd, words, kind):
+    """Never a device: a test that is run as root would rename it."""
+    monkeypatch.chdir(tmp_path)
+    make_run(tmp_path / "run")
+    out = tmp_path / "out"
+    with socket.socket(socket.AF_UNIX) as server:
+        if kind == "socket":
+            server.bind("out")
+        elif kind == "pipe":
+            os.mkfifo(out)
+        else:
+            out.symlink_to("out")
+        before = out.lstat()
+        code, said = main([*words, "out"]), capfd.readouterr().err
+        if kind != "circle" or words[0] != "report":  # which is replaced as any link by a file
+            assert code == 2 and "; " in said and "Traceback" not in said
+            assert (out.lstat().st_ino, out.lstat().st_mode) == (before.st_ino, before.st_mode)
 
 
 def refused(*_):

@@ -202,8 +202,10 @@ UNTYPED = {
         "data/rows.py extra_info_of", "retrieval/index.py read_corpus",
     ],
     "ground truths and answers of any type, which a verifier gets": [
-        "tasks/reasoning_gym.py _check_verifiable", "tasks/reasoning_gym.py _dataset", "tasks/reasoning_gym.py _value",
-        "tasks/reasoning_gym.py read_ground_truth", "tasks/reasoning_gym.py verify", "tasks/reasoning_gym.py wrong_answers",
+        "tasks/reasoning_gym/reward.py _check_verifiable", "tasks/reasoning_gym/reward.py dataset_of",
+        "tasks/reasoning_gym/reward.py read_ground_truth", "tasks/reasoning_gym/reward.py verify",
+        "tasks/reasoning_gym/rows.py _value", "tasks/reasoning_gym/rows.py copied_answers",
+        "tasks/reasoning_gym/rows.py wrong_answers",
     ],
     "a request, for its own pydantic model": ["retrieval/app.py parse_request"],
     "an answer of a search server, checked value by value": ["tasks/search_qa/client.py parse_answer"],

@@ -13,7 +13,7 @@ from pathlib import Path
 from reasoning_gym.factory import DATASETS
 
 from verl_trgrpo.common.text import first_line, shorten
-from verl_trgrpo.tasks.reasoning_gym import (
+from verl_trgrpo.tasks.reasoning_gym.rows import (
     PROBED_ROWS,
     ReasoningGymOptions,
     check_verifier,

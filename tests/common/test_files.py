@@ -5,6 +5,7 @@ import json
 import os
 import shutil
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -71,6 +72,8 @@ def test_what_is_no_file_and_no_directory_stays_in_its_place(tmp_path, make):
 def test_json_is_readable_and_reads_as_it_was_written(tmp_path):
     write_json(tmp_path / "a", {"é": [1, None]})
     assert json.loads((tmp_path / "a").read_bytes()) == {"é": [1, None]}
+    write_json(tmp_path / "a", ["\ud800 é"])
+    assert json.loads((tmp_path / "a").read_bytes()) == ["\ud800 é"]
     write_json(tmp_path / "a", {"é": tmp_path}, default=str)
     assert (tmp_path / "a").read_text(encoding="utf-8") == f'{{\n  "é": "{tmp_path}"\n}}\n'
 
@@ -112,6 +115,32 @@ def test_a_directory_that_is_being_built_is_refused(tmp_path):
         pytest.raises(ValueError, match=message),
         staged_directory(tmp_path / "out"),
     ):
+        pytest.fail("the block must not run")
+
+
+@pytest.mark.parametrize("make", [Path.mkdir, Path.touch, lambda path: path.symlink_to(path.parent)])
+def test_what_another_left_beside_a_directory_stays(tmp_path, make):
+    beside = tmp_path / ".out.building"
+    make(beside)
+    if not beside.is_symlink() and beside.is_dir():
+        (beside / "letters.txt").write_text("mine")
+    before = sorted(tmp_path.rglob("*"))
+    with pytest.raises(ValueError, match="move it away"), staged_directory(tmp_path / "out"):
+        pytest.fail("the block must not run")
+    assert [path for path in sorted(tmp_path.rglob("*")) if path.name != ".out.lock"] == before
+
+
+@pytest.mark.parametrize("text", [b"my notes", b"\xff\xfe", b"12 13"])
+def test_a_lock_with_a_text_of_somebody_is_refused(tmp_path, text):
+    (tmp_path / "lock").write_bytes(text)
+    with pytest.raises(ValueError, match="move it away"), lock(tmp_path / "lock", ""):
+        pytest.fail("the block must not run")
+    assert (tmp_path / "lock").read_bytes() == text
+
+
+def test_a_directory_that_is_a_link_to_itself_is_refused(tmp_path):
+    (tmp_path / "out").symlink_to("out")
+    with pytest.raises(ValueError, match="leads to itself; remove it"), staged_directory(tmp_path / "out"):
         pytest.fail("the block must not run")
 
 

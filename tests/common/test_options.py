@@ -2,6 +2,7 @@
 
 import unicodedata
 from dataclasses import dataclass, make_dataclass
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -108,6 +109,18 @@ def test_a_full_disk_has_a_remedy(capsys):
         return 0
 
     assert exit_code(program) == 2 and "free some space" in capsys.readouterr().err
+
+
+def test_too_little_memory_is_a_message_and_no_message_has_a_password(capsys):
+    def program(error):
+        raise error
+
+    assert (
+        exit_code(partial(program, MemoryError())) == 1
+        and exit_code(partial(program, ValueError("http://a:hidden@h"))) == 2
+    )
+    said = capsys.readouterr().err
+    assert said.startswith("error: memory ran out; ") and "hidden" not in said and "Traceback" not in said
 
 
 @dataclass(frozen=True)

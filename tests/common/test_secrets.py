@@ -1,8 +1,11 @@
 """Passwords in addresses are refused before anything is written or printed, wherever they stand."""
 
+import ast
+import dataclasses
 import io
 import itertools
 import os
+from pathlib import Path
 
 import pytest
 
@@ -10,7 +13,8 @@ from tests.conftest import composed
 from tests.launch.launching import composed as composed_run
 from verl_trgrpo.cli.main import main
 from verl_trgrpo.common.findings import InvalidInputError
-from verl_trgrpo.common.secrets import has_password, password_problems, without_passwords
+from verl_trgrpo.common.secrets import has_password, password_problems, without_passwords, word_problems
+from verl_trgrpo.compare.study import Study
 from verl_trgrpo.launch.train import _prepare
 from verl_trgrpo.runs.compose import compose, flat
 
@@ -32,6 +36,24 @@ def test_every_shape_of_an_address_with_a_password_is_found(scheme):
         assert not has_password(f"{scheme}://{host}{end}"), "without a user"
     assert has_password("https://ghp_token@host") and not has_password("ssh://git@host/x")
     assert not has_password("http://host:80/a@b") and not has_password("http://host/?q=a:b@c")
+    assert not has_password("see http://host:80, ask me@home") and not has_password("http://[::1]:80/a@b")
+
+
+@pytest.mark.parametrize("part", ["{} word", "{}\nword", "{}\tword", "word?{}", "word#{}", "{}/@word"])
+@pytest.mark.parametrize("start", ["http://", "HTTPS://", "http:/", "http:\\\\", "//", "redis:///"])
+def test_so_is_one_written_carelessly(start, part):
+    url = f"{start}user:{part.format(PASSWORD)}@host/x"
+    assert has_password(f"{url}") and PASSWORD not in without_passwords(f"a: '{url}'")
+
+
+@pytest.mark.parametrize(
+    "key", ["token", "TOKEN", "api_key", "apikey", "access_token", "X-Amz-Signature", "client_secret", "sig"]
+)
+def test_so_is_a_token_in_the_query(key):
+    url = f"https://host/x?a=1&{key}={PASSWORD}&b=2"
+    assert has_password(url) and without_passwords(url) == f"https://host/x?a=1&{key}=***&b=2"
+    (said,) = word_problems([f"--source={url}"])
+    assert said.startswith("--source has") and PASSWORD not in said
 
 
 def test_every_value_of_a_configuration_is_looked_at():
@@ -83,6 +105,72 @@ def test_no_command_repeats_a_password(tmp_path, monkeypatch, capfd, words):
     said = "".join(capfd.readouterr())
     assert "has an address with a password" in said and PASSWORD not in said
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("field", [field.name for field in dataclasses.fields(Study)])
+@pytest.mark.parametrize(
+    "written",
+    ["'{}'", "[a, '{}']", "{{a: {{b: '{}'}}}}", "{{'{}': 1}}", "'{}' # ]", "['{}'",
+     '"http:\\x2f/u:hunter2@h"', "${{oc.env:AN_ADDRESS}}"],
+)  # fmt: skip
+def test_a_study_with_a_password_is_refused_and_not_repeated(tmp_path, monkeypatch, capfd, field, written):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("AN_ADDRESS", URL)
+    study = {
+        "title": "t", "script": "t.py", "data": "{train: t.parquet, test: t.parquet}", "model": "m", "seeds": "[0]",
+        "baseline": "a", "arms": "{a: {}}",
+    } | {field: written.format(URL)}  # fmt: skip
+    (tmp_path / "t.py").write_text("raise SystemExit(3)")
+    (tmp_path / "t.parquet").touch()
+    (tmp_path / "s.yaml").write_text("".join(f"{key}: {value}\n" for key, value in study.items()))
+    assert main(["compare", "s.yaml", "--out", "out"]) == 2
+    assert PASSWORD not in "".join(capfd.readouterr()) and not (tmp_path / "out").exists()
+
+
+# What makes values of a configuration's text, and why no password reaches a record or a message there.
+PARSERS = (
+    "OmegaConf.load",
+    "OmegaConf.from_dotlist",
+    "safe_load",
+    "safe_load_all",
+    "load_yaml",
+    "initialize_config_dir",
+    "tomllib.load",
+)
+OWN, WORDS = "files of this package", "word_problems of the command line"
+READERS = {
+    "analysis/options.py OmegaConf.from_dotlist": WORDS,
+    "checks/algorithm.py OmegaConf.load": OWN,
+    "cli/doctor.py initialize_config_dir": "an empty configuration",
+    "data_check.py OmegaConf.from_dotlist": WORDS,
+    "evaluation/options.py OmegaConf.from_dotlist": WORDS,
+    "checks/unread.py safe_load": OWN,
+    "checks/machine.py load_yaml": "the door",
+    "common/foreign.py OmegaConf.load": "the door",
+    "compare/study.py load_yaml": "the door",
+    "compare/study.py OmegaConf.from_dotlist": "word_problems of the overrides",
+    "data/prompts.py load_yaml": "the door",
+    "runs/compose.py initialize_config_dir": "password_problems of what was composed",
+    "runs/run_directory.py OmegaConf.load": "inert takes them out",
+}
+
+
+def parsers(source):
+    names = (ast.unparse(node) for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Name | ast.Attribute))
+    return {parser for name in names for parser in PARSERS if f".{name}".endswith(f".{parser}")}
+
+
+def test_every_reader_of_a_configuration_is_known():
+    assert parsers("OmegaConf.load(x)\nyaml.safe_load(y)\nmap(load_yaml, z)") == {
+        "OmegaConf.load",
+        "safe_load",
+        "load_yaml",
+    }
+    package = Path(main.__code__.co_filename).parents[1]
+    found = {
+        f"{file.relative_to(package)} {name}" for file in package.rglob("*.py") for name in parsers(file.read_text())
+    }
+    assert found == {*READERS}
 
 
 def test_nothing_of_the_environment_is_recorded(tmp_path, monkeypatch):

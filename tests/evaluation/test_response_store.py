@@ -1,5 +1,6 @@
 """Responses on disk survive a kill and are never mixed with those of another evaluation."""
 
+import os
 import signal
 import subprocess
 import sys
@@ -36,6 +37,22 @@ def test_a_line_cut_short_by_a_kill_is_dropped_and_the_file_goes_on(tmp_path, da
         assert store.read(0) == [response(0, 0)]
         store.append(0, response(1, 0))
         assert store.read(0) == [response(0, 0), response(1, 0)]
+
+
+def test_a_damaged_line_costs_that_line_and_a_huge_one_the_file(tmp_path, data, caplog):
+    with open_store(tmp_path / "out", {}, data) as store:
+        store.append(0, response(0, 0))
+        path = store.path(0)
+        with path.open("a") as file:
+            file.write("nonsense\n" * 9)
+        store.append(0, response(1, 0))
+    with open_store(tmp_path / "out", {}, data) as store:
+        assert store.read(0) == [response(0, 0), response(1, 0)]
+    assert "line 2, is damaged" in caplog.text and "as 8 more" in caplog.text and len(caplog.records) == 1
+    os.truncate(path, 20 << 30)
+    with pytest.raises(ValueError, match="ends in a line of more than"), open_store(tmp_path / "out", {}, data):
+        pass
+    assert path.stat().st_size == 20 << 30
 
 
 def test_responses_of_a_killed_process_are_there(tmp_path):

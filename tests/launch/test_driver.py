@@ -43,7 +43,7 @@ def test_a_run_is_checked_and_trained_in_one_process(sound_run, tmp_path, enviro
         assert (
             report.first_prompt
             and report.first_prompt["agent"] == "single_turn_agent"
-            and "x" in report.first_prompt["text"]
+            and "Oliver0" in report.first_prompt["text"]
         )
         claim = launcher.enter_context(lock(tmp_path / "lock", ""))
         # What a library writes into the launcher's environment does not matter.

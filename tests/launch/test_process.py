@@ -112,9 +112,14 @@ def named(title, *children):
 
 
 def test_whether_a_process_was_lost_is_seen_from_outside(tmp_path):
-    server = named("ray::vLLMHttpServer.generate", named("VLLM::EngineCore_DP0"))
+    """An ended process counts if it was a Ray worker at work: not its helper, nor one that Ray ends for idleness."""
+    helpers = ["/bin/helper", "ray::Helper"]  # a fork has the title of its parent
+    server = named("ray::vLLMHttpServer.generate", named("VLLM::EngineCore_DP0"), *map(named, helpers))
+    others = ["ray::IDLE", "/bin/agent"]
     driver = tmp_path / "driver"
-    driver.write_text(f"#!/bin/bash\n{named('driver', named('/bin/raylet', server, named('ray::RewardLoopWorker')))}\n")
+    driver.write_text(
+        f"#!/bin/bash\n{named('driver', named('/bin/raylet', server, named('ray::RewardLoopWorker'), *map(named, others)))}\n"
+    )
     driver.chmod(0o755)
     lost, seen = {}, []
 
@@ -124,24 +129,26 @@ def test_whether_a_process_was_lost_is_seen_from_outside(tmp_path):
     def tick():
         running = {next(iter(each.cmdline()), ""): each for each in started()}
         names = ["ray::vLLMHttpServer.generate", "VLLM::EngineCore_DP0", "ray::RewardLoopWorker"]
-        seen.append({"/bin/raylet", *names} <= running.keys())
+        seen.append({"/bin/raylet", *names, *helpers, *others} <= running.keys())
         if seen.count(True) == 2:  # those of the look before are recorded
             server, engine, reward = (running[name] for name in names)
             ask = functools.partial(process.has_lost, actor="vLLMHttpServer", child="EngineCor")
             lost["running"] = [process.has_lost(reward.pid), process.has_lost(server.pid), ask(server.pid)]
             lost["another"] = [ask(reward.pid), process.has_lost(1), ask(1)]
-            for each in (engine, reward):
+            unimportant = [running[name] for name in (*helpers, *others)]
+            for each in (engine, reward, *unimportant):
                 each.kill()
                 while each.is_running() and each.status() != psutil.STATUS_ZOMBIE:
                     pass
             lost["ended"] = [ask(server.pid), process.has_lost(reward.pid)]
+            lost["unimportant"] = [process.has_lost(each.pid) for each in unimportant] + [ask(reward.pid)]
             for each in [*started(), psutil.Process(process.pid)]:
                 each.kill()
 
     start = functools.partial(begin, driver)
     with TrainingProcess([], dict(os.environ), tmp_path / "log", start=start) as process:
         process.wait(tick, seconds=0.05)
-    assert lost == {"running": [False] * 3, "another": [False] * 3, "ended": [True] * 2}
+    assert lost == {"running": [False] * 3, "another": [False] * 3, "ended": [True] * 2, "unimportant": [False] * 5}
 
 
 def begin(program, arguments, environment, log, inherit):

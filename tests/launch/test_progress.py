@@ -49,6 +49,14 @@ def test_without_validation_a_line_when_the_time_has_come():
     assert lines({REWARD: 0.5}, {REWARD: 0.75}, every=1e9) == []
 
 
+def test_the_name_of_a_metric_does_not_act_on_a_terminal():
+    """Names of data sources are in those of metrics."""
+    records = [{"val-core/a\x1b]0;x\x07\u202e/acc/mean@1": 0.6 if step < 10 else 0.02} for step in range(60)]
+    found = lines(*records)
+    assert any(r"\x1b]0;x\x07\u202e" in line for line in found), found
+    assert all(line.isprintable() for line in found)
+
+
 def test_a_signal_is_said_when_it_appears_and_when_it_ends():
     nothing, something = {EQUAL: 1.0, REWARD: 0.0}, {EQUAL: 0.5, REWARD: 0.4}
     assert lines(nothing, nothing) == lines(nothing, something, nothing, nothing) == lines({REWARD: 0.0}) == []

@@ -117,6 +117,56 @@ def test_another_configuration_does_not_continue_a_run(run_dir):
         launch(composed(run_dir, **{TAU: 6}), 9, io.StringIO())
 
 
+@pytest.mark.parametrize("harmed", [False, True])
+def test_a_run_that_starts_from_a_path_does_not_take_over_the_checkpoints_of_another(run_dir, fake_driver, harmed):
+    """Its config.yaml would vouch for them, whether or not it fails; a damaged one may be restored later."""
+    run = composed(run_dir)
+    write_config(run.config, run_dir)
+    recorded = (run_dir / "config.yaml").read_bytes()
+    if harmed:
+        (run_dir / "global_step_3" / "actor" / "model_world_size_1_rank_0.pt").unlink()
+    elsewhere = save_checkpoint(run_dir.with_name("elsewhere"), 1)
+    path = {"trainer__resume_mode": "resume_path", "trainer__resume_from_path": str(elsewhere), **ONE_RANK}
+    fake_driver("exit 1")
+    with pytest.raises(InvalidInputError, match=r"shaping.tau: 9.0 there, 6 asked for.*trainer\.default_local_dir"):
+        launch(composed(run_dir, **path, **{TAU: 6}), 9, io.StringIO())
+    assert (run_dir / "config.yaml").read_bytes() == recorded and not list(run_dir.glob("train-*.log"))
+    with pytest.raises(TrainingFailedError):  # with the same settings, and in its own directory
+        launch(composed(run_dir, **path), 9, io.StringIO())
+    with pytest.raises(TrainingFailedError):
+        launch(composed(run_dir.with_name("own"), **path, **{TAU: 6}), 9, io.StringIO())
+
+
+LINKS = ("hydra", "hydra/.hydra", "hydra/main_ppo.log", "global_step_9", "global_step_9/actor")
+
+
+@pytest.mark.parametrize("name", LINKS)
+def test_a_training_does_not_write_through_a_link(run_dir, tmp_path, fake_driver, name):
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (run_dir / name).parent.mkdir(exist_ok=True)
+    (run_dir / name).symlink_to(outside)
+    fake_driver("true")
+    with pytest.raises(InvalidInputError, match=rf"{name} is a link"):
+        launch(composed(run_dir, **ONE_RANK), 10, io.StringIO())
+    assert not list(outside.iterdir()) and not (run_dir / "config.yaml").exists()
+
+
+def test_what_an_earlier_start_moved_aside_stays(run_dir, tmp_path, fake_driver):
+    """Also where a link or a file has the name: checkpoints are moved into a new directory, metrics to a new name."""
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (run_dir / "abandoned-4").symlink_to(outside)
+    (run_dir / "abandoned-5").write_text("x")
+    (run_dir / "metrics-3.jsonl").write_text("NEW")
+    (run_dir / "metrics-3.jsonl.old").write_text("OLD")
+    (run_dir / "metrics-3.jsonl.old-2").symlink_to(outside / "gone")
+    fake_driver("true")
+    launch(composed(run_dir, trainer__resume_mode="disable", **ONE_RANK), 9, io.StringIO())
+    assert not list(outside.iterdir()) and (run_dir / "abandoned-6" / "global_step_3").is_dir()
+    assert [(run_dir / f"metrics-3.jsonl.old{end}").read_text() for end in ("", "-3")] == ["OLD", "NEW"]
+
+
 def test_starting_over_leaves_no_checkpoint_of_another_configuration(run_dir, fake_driver):
     """The second run ends before its first save; it must not resume from the first one, nor count as finished."""
     stream = io.StringIO()

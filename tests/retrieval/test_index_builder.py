@@ -6,7 +6,9 @@ import os
 
 import pytest
 
+from tests.data.test_write import data_set, row
 from tests.retrieval.servers import PASSAGES, write_corpus
+from verl_trgrpo.data.rows import arrow_schema
 from verl_trgrpo.retrieval.index import Index, IndexOptions, build_index, check_complete, read_corpus
 
 GOOD = [
@@ -131,3 +133,12 @@ def test_an_unfinished_foreign_or_damaged_index_is_refused(tmp_path, corpus):
     os.truncate(store, store.stat().st_size - 1)
     with pytest.raises(ValueError, match="damaged"):
         Index(out)
+
+
+def test_a_data_set_and_an_index_are_not_taken_for_each_other(tmp_path, corpus):
+    build_index(IndexOptions(corpus, tmp_path / "index"))
+    data_set(tmp_path / "data").write({"train": [row()]}, arrow_schema())
+    with pytest.raises(ValueError, match="not written by x"):
+        data_set(tmp_path / "index").is_there()
+    with pytest.raises(ValueError, match="not an index"):
+        IndexOptions(corpus, tmp_path / "data", force=True)

@@ -92,10 +92,17 @@ def connections(server: Server, gate: Gate) -> None:
         for _ in range(60):
             stack.enter_context(connect(server, b""))
         assert server.held()["connections"] <= SMALL["connections"]  # the idle ones made room
+    for unfinished in (b"", b"POST", POST + b"X: ", b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n"):
+        with ExitStack() as stack, requests.Session() as session:
+            assert session.get(f"{server.url}/health").ok
+            for _ in range(3 * SMALL["connections"]):
+                stack.enter_context(connect(server, unfinished))
+            assert server.post({"queries": ["polonium"]}).status_code == 200
     with ExitStack() as stack:
         for _ in range(SMALL["connections"]):
-            stack.enter_context(connect(server, b"POST"))
+            stack.enter_context(connect(server, POST + b"Content-Length: 9\r\n\r\n"))
         wait_for(lambda: status(connect(server, b"")) == 503)
+    wait_for(lambda: server.get("/health").ok)  # it has seen that they are closed
 
 
 def held_bytes(server: Server, gate: Gate) -> None:

@@ -201,28 +201,46 @@ def worker(server) -> psutil.Process:
     return child
 
 
-def test_a_server_process_that_dies_is_replaced_once(small_index, tmp_path):
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGBUS])
+def test_a_server_process_that_dies_is_replaced_once(small_index, tmp_path, number):
     with serving(small_index, tmp_path / "log") as server:
-        worker(server).kill()
-        wait_for(lambda: "SIGKILL" in server.log.read_text())
+        worker(server).send_signal(number)
+        wait_for(lambda: number.name in server.log.read_text())
         assert server.post({"queries": ["polonium"]}).status_code == 200  # waits for the next one at the same socket
         second = worker(server)
-        second.kill()
+        second.send_signal(number)
         assert server.process.wait(600) == 1
+        assert ("shrunk" in server.log.read_text()) == (number == signal.SIGBUS)
         assert "twice in a row" in server.log.read_text() and "Traceback" not in server.log.read_text()
         assert not second.is_running()
 
 
-def test_an_index_that_shrinks_is_named_and_ends_the_server(small_index, tmp_path):
+@pytest.mark.parametrize("kind", ["replaced", "shrunk", "garbage", "touched"])
+def test_an_index_that_is_written_to_is_refused_and_ends_the_server(small_index, tmp_path, kind):
     index = Path(shutil.copytree(small_index, tmp_path / "index"))
     with serving(index, tmp_path / "log") as server:
-        for path in (index / "index").iterdir():
-            os.truncate(path, 0)
-        with pytest.raises(requests.ConnectionError):
-            server.post({"queries": ["polonium"]})
+        largest = max((index / "index").iterdir(), key=lambda path: path.stat().st_size)
+        if kind == "replaced":  # the server goes on with that which it opened
+            index.rename(tmp_path / "old")
+            shutil.copytree(small_index, index)
+            for path in (index / "index").iterdir():
+                path.write_bytes(b"")
+        elif kind == "garbage":
+            size = largest.stat().st_size
+            with largest.open("r+b") as file:
+                file.write(os.urandom(size))
+        elif kind == "shrunk":
+            os.truncate(largest, 0)
+        else:
+            os.utime(largest)
+        answer = server.post({"queries": ["polonium"]})
+        if kind == "replaced":
+            assert answer.status_code == 200 and answer.json()["result"][0]
+            return
+        assert answer.status_code == 503 and str(largest) in answer.json()["detail"]
         assert server.process.wait(600) == 2
     log = (tmp_path / "log").read_text()
-    assert "SIGBUS" in log and str(index) in log and "build it again" in log and "Traceback" not in log
+    assert str(largest) in log and "build the index again" in log and "Traceback" not in log
 
 
 def test_a_server_process_does_not_outlive_its_parent(small_index, tmp_path):

@@ -1,6 +1,8 @@
 """Checkpoints as a kill, a full disk or a power failure leaves them, and what a run does about them."""
 
 import io
+import json
+import os
 import shutil
 from pathlib import Path
 
@@ -11,6 +13,7 @@ from tests.launch.launching import composed, save_checkpoint
 from verl_trgrpo.common.findings import InvalidInputError
 from verl_trgrpo.launch.train import launch
 from verl_trgrpo.runs.checkpoints import damage, is_whole, latest_checkpoint, settle_checkpoint, tracked_checkpoint
+from verl_trgrpo.runs.records import write_record
 from verl_trgrpo.runs.run_directory import next_start, write_config
 
 TRACKER = "latest_checkpointed_iteration.txt"
@@ -92,29 +95,75 @@ def test_without_a_complete_checkpoint_nothing_starts_over_silently(run_dir):
     assert (run_dir / TRACKER).read_text() == "4"
 
 
-@pytest.mark.parametrize("steps", [(), (2,), (2, 4)])
-@pytest.mark.parametrize("ended", [False, True])
-def test_without_a_tracker_a_run_starts_from_scratch_only_if_no_save_was_ended(tmp_path, steps, ended):
-    """A kill in a save leaves a directory without the state of the data; one with it has lost something later."""
-    run_dir = tmp_path / "run"
-    run_dir.mkdir()
+def unended(run_dir, *steps):
+    """Leave what a kill in the first save leaves, for each step."""
+    run_dir.mkdir(exist_ok=True)
     for step in steps:
         checkpoint = save_checkpoint(run_dir, step)
         (checkpoint / "actor" / "fsdp_config.json").unlink()
-        if not ended:
-            (checkpoint / "data.pt").unlink()
-    (run_dir / TRACKER).unlink(missing_ok=True)
-    says = next_start(composed(run_dir).config, run_dir)
-    if ended and steps:
-        with pytest.raises(InvalidInputError, match=r"is missing.*trainer.resume_mode=disable"):
-            settle_checkpoint(run_dir)
-        assert says.startswith("the same command is refused")
-    else:
-        notes = settle_checkpoint(run_dir)
-        assert len(notes) == bool(steps) and all(
-            "global_step_2" in note and "not saved to its end" in note for note in notes
-        )
-        assert says.endswith("the same command starts from scratch") and not (run_dir / TRACKER).exists()
+        (checkpoint / "data.pt").unlink()
+        (run_dir / TRACKER).unlink()
+
+
+def logged(run_dir, last):
+    lines = [json.dumps({"step": step, "data": {"critic/score/mean": 0.5}}) for step in range(last + 1)]
+    (run_dir / "metrics-1.jsonl").write_text("\n".join([*lines, ""]))
+
+
+@pytest.mark.parametrize("last", [None, 0, 1])
+@pytest.mark.parametrize("steps", [(), (2,)])
+def test_a_kill_in_the_first_save_lets_a_run_start_from_scratch(tmp_path, steps, last):
+    """Directories without a file, which a test or a kill before the weights leaves, do not matter."""
+    run_dir = tmp_path / "run"
+    unended(run_dir, *steps)
+    for later in (4, 6):
+        (run_dir / f"global_step_{later}" / "actor").mkdir(parents=True)
+        os.mkfifo(run_dir / f"global_step_{later}" / "actor" / "optim_world_size_1_rank_0.pt")
+    if last is not None:
+        logged(run_dir, last)
+    [note] = settle_checkpoint(run_dir)
+    assert "global_step_4, global_step_6" in note and "not saved to its end" in note
+    assert next_start(composed(run_dir).config, run_dir).endswith("the same command starts from scratch")
+    assert not (run_dir / TRACKER).exists()
+
+
+LOSSES = {
+    "the state of the data is there": (
+        lambda run_dir: (unended(run_dir, 2), torch.save({}, run_dir / "global_step_2" / "data.pt")),
+        "global_step_2 has data.pt",
+    ),
+    "the metrics go on": (lambda run_dir: (unended(run_dir, 2), logged(run_dir, 2)), "although step 2 was trained"),
+    "the record goes on": (
+        lambda run_dir: (unended(run_dir, 2), write_record(run_dir, {"last_step": 9})),
+        "although step 9 was trained",
+    ),
+    "several saves": (lambda run_dir: unended(run_dir, 2, 10), "global_step_2, global_step_10 are all incomplete"),
+    "the weights are gone": (
+        lambda run_dir: (
+            unended(run_dir, 2),
+            logged(run_dir, 3),
+            shutil.rmtree(run_dir / "global_step_2" / "actor"),
+        ),
+        "although step 3 was trained",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_a_partial_copy_without_a_tracker_does_not_start_from_scratch(tmp_path, name):
+    run_dir = tmp_path / "run"
+    lose, reason = LOSSES[name]
+    lose(run_dir)
+    with pytest.raises(InvalidInputError, match=rf"is missing; .*{reason}.*trainer.resume_mode=disable"):
+        settle_checkpoint(run_dir)
+    assert next_start(composed(run_dir).config, run_dir).startswith("the same command is refused")
+
+
+@pytest.mark.parametrize("last", [0, 3])
+def test_steps_without_any_checkpoint_are_told(tmp_path, last):
+    logged(tmp_path, last)
+    notes = settle_checkpoint(tmp_path)
+    assert len(notes) == bool(last) and all("reach step 3" in note and "from scratch" in note for note in notes)
 
 
 def test_a_kill_between_deleting_the_old_checkpoint_and_naming_the_new_one(run_dir):

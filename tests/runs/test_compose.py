@@ -11,6 +11,8 @@ from omegaconf import open_dict
 from verl_trgrpo.runs import environment
 from verl_trgrpo.runs.compose import compose, quoted
 from verl_trgrpo.runs.environment import training_environment
+from verl_trgrpo.verl_plugin.cpu import ENVIRONMENT as CPU_ENVIRONMENT
+from verl_trgrpo.verl_plugin.loopback import ENVIRONMENT as LOOPBACK
 
 STOCK = ["actor_rollout_ref.rollout.name=vllm", "actor_rollout_ref.rollout.n=8"]
 
@@ -129,6 +131,15 @@ def test_environment_defaults_yield_to_the_user():
     alone = training_environment(False, "x", given, loopback=True)
     assert alone["VLLM_HOST_IP"] == "10.0.0.1" and alone["GLOO_SOCKET_IFNAME"] == "lo"
     assert "GLOO_SOCKET_IFNAME" not in training_environment(False, "x", given)
+
+
+def test_an_empty_variable_counts_as_unset():
+    defaults = training_environment(True, "x", {}, loopback=True)
+    assert defaults.items() >= (CPU_ENVIRONMENT | LOOPBACK).items()
+    for name in [*defaults, "RAY_AUTH_MODE"]:
+        assert training_environment(True, "x", {name: ""}, loopback=True) == defaults
+    kept = {"EMPTY": "", "RAY_AUTH_MODE": "disabled"}
+    assert training_environment(True, "x", kept, loopback=True) == defaults | kept
 
 
 def test_a_file_does_not_hide_a_configuration_of_its_name(tmp_path, monkeypatch):

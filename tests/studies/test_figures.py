@@ -184,11 +184,6 @@ def test_what_a_gain_is_worth(raw):
             assert agrees(cell, sides[0] - sides[1])
 
 
-def recorded(name):
-    return pytest.mark.skipif(not (RECORDS / f"{name}.jsonl.xz").is_file(), reason="not recorded yet")
-
-
-@recorded("pairs")
 @pytest.mark.parametrize("part", ["new_first", "new_answer"])
 def test_pairs_that_are_never_trained(part):
     raw = Raw("pairs", [0, 10, 40, 80, 160, 320])
@@ -216,7 +211,6 @@ def test_pairs_that_are_never_trained(part):
     assert all(agrees(cell, values) for cell, values in zip(last[4:], np.mean(kept, 0), strict=False))
 
 
-@recorded("rare")
 def test_a_rare_right_decision():
     raw = Raw("rare", [40, 80, 160, 320, 640, 1280])
     rows = [(row[1:3], {row[3].replace(" ", "_"): row[4::2]}) for row in table("rare.tests")]

@@ -15,20 +15,17 @@ from verl_trgrpo.checks.data_files import data_findings
 from verl_trgrpo.common.findings import Level
 from verl_trgrpo.tasks import compute_score
 from verl_trgrpo.tasks.answer_form import reward_input
-from verl_trgrpo.tasks.reasoning_gym import (
+from verl_trgrpo.tasks.reasoning_gym.reward import (
     ARITHMETIC_TASKS,
     EXPRESSION_TASKS,
     LIST_TASKS,
     MOVE_TASKS,
     NUMBER_TASKS,
     REFUSED_TASKS,
-    ReasoningGymOptions,
-    build,
-    check_verifier,
     judge,
     reference_response,
-    scored,
 )
+from verl_trgrpo.tasks.reasoning_gym.rows import ReasoningGymOptions, build, check_verifier, pieces, scored
 from verl_trgrpo.tasks.registry import reference_response_of
 
 
@@ -115,7 +112,7 @@ def test_no_answer_runs_as_code(task, tmp_path, monkeypatch):
     path = tmp_path / "written"
     references = [reference_response(truth) for truth in truths(task)]
     with monkeypatch.context() as patch:
-        patch.setattr("verl_trgrpo.tasks.reasoning_gym.VERIFIER_SECONDS", 0.3)
+        patch.setattr("verl_trgrpo.tasks.reasoning_gym.reward.VERIFIER_SECONDS", 0.3)
         for answer in HOSTILE.values():
             text = f"<answer>{answer.replace('{path}', str(path))}</answer>"
             result = compute_score(f"reasoning_gym/{task}", text, truths(task)[0])
@@ -161,7 +158,7 @@ def test_a_verifier_that_takes_wrong_answers_is_refused_wherever_its_rows_come_f
     score = compute_score(f"reasoning_gym/{task}", right, truth)
     assert (score["score"], score["acc"], score["gold_unparseable"]) == (0.0, 0.0, 1.0)
     if task != "composite":  # the list has no task that the builder's own trial would take
-        monkeypatch.setattr("verl_trgrpo.tasks.reasoning_gym.REFUSED_TASKS", {})
+        monkeypatch.setattr("verl_trgrpo.tasks.reasoning_gym.reward.REFUSED_TASKS", {})
         with pytest.raises(ValueError, match=f"task={task}.*full marks"):
             check_verifier(task, truths(task, 20))
 
@@ -171,7 +168,6 @@ OWN_ANSWER_REFUSED = {"arc_agi", "rearc", "intermediate_integration"}
 # Where the entry states no answer, one of its metadata; none is known of boxnet and rush_hour.
 STATED = {
     "rubiks_cube": lambda data: data["example_correct_answer"],
-    "propositional_logic": lambda data: data["example_answer"],
     "graph_color": lambda data: json.dumps(data["possible_answer"]),
 }
 HARMLESS = ["  R \n", "\tR\n\n"]
@@ -213,8 +209,8 @@ def test_no_task_pays_a_denied_or_a_second_answer_and_each_pays_the_plain_one():
     for task in sorted(DATASETS.keys() - REFUSED_TASKS.keys() - OWN_ANSWER_REFUSED):
         draw = random.Random(task)
         known = answers_of(task)
-        for (truth, right, question), (_, other, _) in zip(known, known[1:] + known[:1], strict=True):
-            for text in (right, *(template.replace("R", right) for template in HARMLESS)):
+        for (truth, right, question), (_, other, _) in zip(known[:1], known[-1:], strict=True):
+            for text in (right, draw.choice(HARMLESS).replace("R", right)):
                 if scored((truth, right, text)).acc != 1.0:
                     refused.append((task, text))
             for text in hedges_of(task, right, other, question, draw, 3):
@@ -223,9 +219,14 @@ def test_no_task_pays_a_denied_or_a_second_answer_and_each_pays_the_plain_one():
     assert paid == [] and refused == []
 
 
-@pytest.mark.parametrize("task", ["countdown", "chain_sum", "sudoku", "gsm_symbolic", "propositional_logic"])
+@pytest.mark.parametrize("task", ["countdown", "chain_sum", "sudoku", "gsm_symbolic"])
 def test_a_verifier_that_tells_right_from_wrong_is_accepted(task):
     check_verifier(task, truths(task, 20))
+
+
+def test_pieces_of_a_question_are_tried_as_answers():
+    question = "Given:\n1. P\n2. (P → Q)\nWhat follows from 'R'?\nState it: a formula"
+    assert {"P", "(P → Q)", "(P) ∧ ((P → Q))", "R", "a formula", "State it: a formula"} <= {*pieces(question)}
 
 
 def test_numbers_are_read_strictly_where_the_verifier_does_not():
@@ -273,7 +274,7 @@ def test_arithmetic_uses_the_numbers_of_the_puzzle_and_nothing_else(answer):
 
 
 def test_an_answer_that_ends_its_judge_is_counted(monkeypatch):
-    monkeypatch.setattr("verl_trgrpo.tasks.reasoning_gym.VERIFIER_SECONDS", 0.3)
+    monkeypatch.setattr("verl_trgrpo.tasks.reasoning_gym.reward.VERIFIER_SECONDS", 0.3)
     task = "polynomial_multiplication"
     result = compute_score(f"reasoning_gym/{task}", "<answer>9**9**9</answer>", truths(task)[0])
     assert (result["acc"], result["timed_out"]) == (0.0, 1.0)

@@ -113,9 +113,9 @@ def test_the_keys_are_found():
 @pytest.mark.parametrize("source", SOURCES)
 def test_no_key_of_a_row_pays_a_response(source):
     truth = case_of(source)[0]
-    for response in responses(source):
+    for number, response in enumerate(responses(source)):
         plain = compute_score(source, response, truth, {"index": 0})
-        for value in hostile(source):
+        for value in hostile(source)[number::3]:
             extra_info = planted(value)
             assert compute_score(source, response, truth, extra_info) == plain, value
             in_eval = Response(0, 0, response, 1, False).reward_input(Row(0, source, [], truth, extra_info))
@@ -128,8 +128,8 @@ def test_no_key_of_a_row_pays_a_response(source):
 def test_no_single_key_of_a_row_pays_a_response(source):
     truth = case_of(source)[0]
     plain = compute_score(source, "no answer at all", truth)
-    for key in keys_read()[0]:
-        for value in hostile(source):
+    for number, key in enumerate(keys_read()[0]):
+        for value in hostile(source)[number % 6 :: 6]:
             assert compute_score(source, "no answer at all", truth, {key: value}) == plain, (key, value)
 
 
@@ -150,9 +150,9 @@ def test_no_key_of_a_row_pays_a_response_through_verls_managers(manager):
         one = load_reward_manager(config_of(*overrides), tokenizer)
         for source in ("kk", "math", "math_dapo", "minerva", "searchR1_nq", "reasoning_gym/chain_sum"):
             given = {"source": source, "truth": case_of(source)[0]}
-            for response in responses(source):
+            for number, response in enumerate(responses(source)):
                 plain = await one.run_single(asked(tokenizer, response, **given))
-                for value in hostile(source):
+                for value in hostile(source)[number::6]:
                     found = await one.run_single(asked(tokenizer, response, **given, extra_info=planted(value)))
                     assert found == plain, (source, response, value)
 

@@ -5,7 +5,7 @@ import pytest
 from tests.data.checked_files import results, row, truth, user, write
 from verl_trgrpo.tasks.knights_and_knaves.puzzles import generate_puzzles, puzzle_row
 from verl_trgrpo.tasks.math import reward as mathematics
-from verl_trgrpo.tasks.reasoning_gym import ReasoningGymOptions, make_rows
+from verl_trgrpo.tasks.reasoning_gym.rows import ReasoningGymOptions, make_rows
 from verl_trgrpo.tasks.registry import _tasks, find_reward
 from verl_trgrpo.tasks.search_qa.rows import search_prompt
 

@@ -3,6 +3,7 @@
 `make canary` runs them on the oldest and the newest release that the package index has.
 """
 
+import ast
 import importlib
 import inspect
 import re
@@ -254,3 +255,65 @@ def test_reserved_columns_are_those_that_verl_s_agent_loops_use():
     )  # fmt: skip
     fields = {*output.as_dict()} - {"multi_modal_data"}  # dropped
     assert arguments - {"agent_name"} | {"session_id"} | fields <= {*RESERVED_COLUMNS}
+
+
+# Where veRL takes fields of a row, and the names that it has for what holds them.
+ROW_READERS = ("experimental", "trainer/ppo", "workers/reward_manager", "workers/rollout/llm_server.py")
+HOLDERS = {"batch", "data", "field", "kwargs", "non_tensor_batch", "prompt", "prompts", "sample_kwargs"}
+# What veRL may read from a row of a data file.
+OF_A_ROW = {
+    "agent_name": "names the agent loop of the row",
+    "create_kwargs": "a key of tools_kwargs, which veRL replaces by extra_info's",
+    "data_source": "names the reward",
+    "extra_info": "what the row tells the reward; its own reserved keys are RESERVED_KEYS",
+    "index": "veRL replaces it by extra_info's, and counts with it in traces only",
+    "multi_modal_data": "dropped before the batch is made",
+    "reward_model": "has the ground truth",
+}
+
+
+def keys_taken(source):
+    """Yield the strings by which a source reads or writes what holds the fields of rows, and arguments that get a row."""
+
+    def holder(node):
+        while isinstance(node, ast.Subscript) and not isinstance(node.slice, ast.Constant):  # data[i]
+            node = node.value
+        # config.data has the options of the data.
+        return node.id if isinstance(node, ast.Name) else getattr(node, "attr", "").replace("data", "")
+
+    for node in ast.walk(ast.parse(source)):
+        held = key = None
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.args:
+            if node.func.attr in ("get", "pop", "setdefault"):
+                held, key = node.func.value, node.args[0]
+        elif isinstance(node, ast.Subscript):
+            held, key = node.value, node.slice
+        elif isinstance(node, ast.Compare) and isinstance(node.ops[0], ast.In | ast.NotIn):
+            held, key = node.comparators[0], node.left
+        elif isinstance(node, ast.AsyncFunctionDef) and node.name == "run" and node.args.kwarg:
+            yield from (argument.arg for argument in node.args.args)
+        if isinstance(key, ast.Constant) and isinstance(key.value, str) and holder(held) in HOLDERS:
+            yield key.value
+
+
+@pytest.mark.parametrize(
+    "planted",
+    ['prompt.pop("new", 1)', 'x.non_tensor_batch.get("new")', 'data[i]["new"]', '"new" in batch', 'kwargs["new"]',
+     "async def run(self, new, **kwargs): ..."],
+)  # fmt: skip
+def test_a_new_key_of_a_row_is_found(planted):
+    assert "new" in {*keys_taken(planted)}
+
+
+def test_no_column_steers_what_verl_takes_from_a_row():
+    from verl_trgrpo.data.verl_files import _REPLACED, RESERVED_COLUMNS
+
+    taken = {}
+    for place in ROW_READERS:
+        path = Path(verl.__file__).parent / place
+        for file in [path] if path.is_file() else sorted(path.rglob("*.py")):
+            taken |= dict.fromkeys(keys_taken(file.read_text()), file.name)
+    assert {"__rollout_n__", "__do_sample__", "priority", "reward_scores", *OF_A_ROW} <= taken.keys()
+    known = {*RESERVED_COLUMNS, *_REPLACED, *OF_A_ROW}
+    unknown = {key: file for key, file in taken.items() if key not in known}
+    assert unknown == {}, f"veRL {verl.__version__} takes them from a row; see RESERVED_COLUMNS in data/verl_files.py"

@@ -45,20 +45,38 @@ def test_a_store_listens_on_its_host_if_that_is_the_loopback_address(monkeypatch
     assert second.get("a") == client.get("a") == b"b" and len(listening(port)) == 1
 
 
-def test_what_the_user_set_for_ray_stays(tmp_path):
-    assert (
-        private_ray({"RAY_AUTH_TOKEN_PATH": "x", "TMPDIR": "y"}, tmp_path)
-        == {}
-        == private_ray({"RAY_AUTH_TOKEN": "x", "RAY_TMPDIR": "y"}, tmp_path)
-    )
+@pytest.mark.parametrize("name", ["RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"])
+def test_what_the_user_set_for_ray_stays_unless_it_is_empty(tmp_path, name):
+    assert private_ray({name: "x", "RAY_TMPDIR": "y"}, tmp_path) == {}
     assert not [*tmp_path.iterdir()]
-    first, second = private_ray({}, tmp_path), private_ray({}, tmp_path)
+    assert private_ray({name: "", "RAY_TMPDIR": "y"}, tmp_path).keys() == {"RAY_AUTH_TOKEN"}
+    first, second = private_ray({}, tmp_path), private_ray({"RAY_TMPDIR": "", "TMPDIR": ""}, tmp_path)
     assert first["RAY_TMPDIR"] == second["RAY_TMPDIR"] and Path(first["RAY_TMPDIR"]).stat().st_mode & 0o777 == 0o700
     assert first["RAY_AUTH_TOKEN"] != second["RAY_AUTH_TOKEN"]
 
 
+@pytest.mark.parametrize("mode", [0o700, 0o701, 0o720, 0o755, 0o1777, 0o777])
+def test_ray_has_a_directory_of_the_users_alone_in_tmpdir(tmp_path, mode):
+    place, environment = tmp_path / "tmp", {"TMPDIR": str(tmp_path / "tmp"), "RAY_AUTH_TOKEN": "x"}
+    place.mkdir()
+    place.chmod(mode)
+    if mode == 0o777:
+        with pytest.raises(InvalidInputError, match="rename"):
+            private_ray(environment)
+    else:
+        chosen = Path(private_ray(environment)["RAY_TMPDIR"])
+        assert chosen.stat().st_mode & 0o777 == 0o700
+        assert chosen == (place if mode == 0o700 else place / f"trgrpo-{os.getuid()}")
+
+
+def test_a_tmpdir_that_does_not_exist_is_an_error(tmp_path):
+    with pytest.raises(InvalidInputError, match="RAY_TMPDIR"):
+        private_ray({"TMPDIR": str(tmp_path / "none")})
+
+
 @pytest.mark.parametrize("kind", ["file", "link", "shared", "another's"])
 def test_a_directory_for_ray_that_others_can_change_is_refused(monkeypatch, tmp_path, kind):
+    tmp_path.chmod(0o755)
     place = tmp_path / f"trgrpo-{os.getuid()}"
     if kind == "file":
         place.touch(mode=0o700)

@@ -96,6 +96,8 @@ RULES = (
     Rule("ray_init.num_gpus", "ray_init.num_gpus >= trainer.n_gpus_per_node * trainer.nnodes",
          "Ray would have fewer GPUs than these nodes, and veRL fails; raise it, or leave it out and start the nodes with "
          "`ray start`", asked="ray_init.num_gpus is not None"),
+    _Warning("ray_init.dashboard_host", "ray_init.dashboard_host in ('127.0.0.1', '::1', 'localhost')",
+             "Ray's dashboard, which runs code for whoever has its token, is open to other machines; leave it out"),
     _Warning("actor.checkpoint.async_save", "actor.strategy == 'megatron'",
              "has no effect, but veRL then does not record which checkpoint is the latest; set it to false", v1=True),
     Rule("trainer.val_only", "trainer.val_before_train", "the run would train instead of validating"),

@@ -8,7 +8,7 @@ from typing import Any
 
 from verl_trgrpo.common.options import parse_options
 from verl_trgrpo.common.progress import interruptible
-from verl_trgrpo.common.text import escape_controls
+from verl_trgrpo.common.text import show
 from verl_trgrpo.data_check import CheckOptions
 from verl_trgrpo.decontaminate import ContaminationOptions
 
@@ -80,9 +80,9 @@ def reasoning_gym(words: Sequence[str]) -> int:
     notes:
       The task's own verifier is the reward.
     """
-    from verl_trgrpo.tasks import reasoning_gym as task
+    from verl_trgrpo.tasks.reasoning_gym import rows
 
-    return _build("reasoning-gym", reasoning_gym, task.ReasoningGymOptions, task.build, words)
+    return _build("reasoning-gym", reasoning_gym, rows.ReasoningGymOptions, rows.build, words)
 
 
 def _build(
@@ -97,7 +97,7 @@ def _build(
             manifest = build(options, progress)
     except KeyboardInterrupt:
         raise KeyboardInterrupt("the output directory is as before") from None
-    print(escape_controls(build_report(options.out, manifest)), end="")
+    show(build_report(options.out, manifest), end="")
     return 0
 
 
@@ -124,7 +124,7 @@ def check(options: CheckOptions) -> int:
     import_external_modules()
     with interruptible() as progress:
         report = check_files(options, progress)
-    print(report.render(), end="")
+    show(report.render(), end="")
     return int(bool(report.count(Level.ERROR) or (options.strict and report.count(Level.WARNING))))
 
 
@@ -149,5 +149,5 @@ def decontaminate(options: ContaminationOptions) -> int:
         found = find_contamination(options, progress)
     if options.out:
         write_clean(found, options)
-    print(render(found, options.out), end="")
+    show(render(found, options.out), end="")
     return int(bool(found.matches) and options.out is None)

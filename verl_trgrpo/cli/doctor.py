@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from verl_trgrpo.common.extras import install
+from verl_trgrpo.common.text import show
 
 _REQUIREMENTS = (
     "verl>=0.9.1,<0.10",
@@ -66,7 +67,7 @@ def run(options: DoctorOptions) -> int:
     for check in examine():
         all_ok &= check.ok
         fix = "" if check.ok else f"\n{'':37}fix: {check.fix}"
-        print(f"{'ok  ' if check.ok else 'FAIL'}  {check.name:<29}  {check.found}{fix}", flush=True)
+        show(f"{'ok  ' if check.ok else 'FAIL'}  {check.name:<29}  {check.found}{fix}")
     return 0 if all_ok else 1
 
 

@@ -16,8 +16,8 @@ from typing import Any, get_type_hints
 from verl_trgrpo import __version__
 from verl_trgrpo.common.findings import raise_invalid
 from verl_trgrpo.common.options import exit_code, parse_options
-from verl_trgrpo.common.secrets import word_problems
-from verl_trgrpo.common.text import did_you_mean, escape_controls
+from verl_trgrpo.common.secrets import without_passwords, word_problems
+from verl_trgrpo.common.text import did_you_mean, escape_controls, show
 
 # Name, function in `verl_trgrpo.cli` and summary. The function takes the dataclass that its parameter `options` is annotated
 # with, or the remaining words if it has no such parameter, and returns the exit code. Its docstring is the command's help.
@@ -45,10 +45,10 @@ COMMANDS = {
 
 
 class _Escaped(logging.Formatter):
-    """Formats messages, which may quote a stranger's file, without characters that act on a terminal."""
+    """Formats messages, which may quote a file, without passwords and characters that act on a terminal."""
 
     def format(self, record: logging.LogRecord) -> str:
-        return escape_controls(super().format(record))
+        return escape_controls(without_passwords(super().format(record)))
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -77,14 +77,14 @@ def _run(words: list[str]) -> int:
             help_text = inspect.getdoc(function) or ""
             return function(parse_options(options_class, f"verl-trgrpo {name}", help_text, words[length:]))
     if words == ["--version"]:
-        print(f"verl-trgrpo {__version__}")
+        show(f"verl-trgrpo {__version__}")
         return 0
     summaries = {name: summary for name, (_, summary) in COMMANDS.items()}
     named = list(takewhile(lambda word: not word.startswith("-"), words))
     begin = "".join(f"{word} " for word in named)
     group = {name: summary for name, summary in summaries.items() if name.startswith(begin)}
     if group and words[len(named) :] in (["-h"], ["--help"]):
-        print(_overview(group))
+        show(_overview(group))
         return 0
     remedy = f"choose one of {', '.join(group)}" if group else did_you_mean(" ".join(named), COMMANDS)
     raise ValueError(f"{' '.join(named) or 'nothing'} is not a command; {remedy}")

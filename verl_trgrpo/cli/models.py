@@ -12,7 +12,7 @@ from verl_trgrpo.analysis.options import AnalyzeOptions
 from verl_trgrpo.common.findings import Level, raise_invalid
 from verl_trgrpo.common.options import Options
 from verl_trgrpo.common.progress import interruptible
-from verl_trgrpo.common.text import escape_controls
+from verl_trgrpo.common.text import show
 from verl_trgrpo.evaluation.options import EvalOptions
 from verl_trgrpo.tasks.registry import DEFAULT_REWARD_KEY, DefaultReward
 
@@ -58,7 +58,7 @@ def preview(options: PreviewOptions) -> int:
     raise_invalid(check(run).messages(Level.ERROR))
     with interruptible() as progress:
         found = preview.preview(run.config, options.prompts, options.samples, progress)
-    print(escape_controls(preview.render(found)))
+    show(preview.render(found))
     return 0
 
 
@@ -83,8 +83,8 @@ def evaluate(options: EvalOptions) -> int:
             table, generated = evaluate.evaluate(options, progress)
     except KeyboardInterrupt:
         raise KeyboardInterrupt(f"the same command continues with the responses in {options.directory}") from None
-    print(escape_controls(table), end="")
-    print(f"{options.directory / evaluate.REPORT}: {generated:,} new responses")
+    show(table, end="")
+    show(f"{options.directory / evaluate.REPORT}: {generated:,} new responses")
     return 0
 
 
@@ -115,7 +115,7 @@ def export(options: ExportOptions) -> int:
     """
     from verl_trgrpo.evaluation import checkpoint
 
-    print(escape_controls(f"checkpoint  {checkpoint.export(options.run, options.out)}\nmodel       {options.out}"))
+    show(f"checkpoint  {checkpoint.export(options.run, options.out)}\nmodel       {options.out}")
     return 0
 
 
@@ -137,5 +137,5 @@ def analyze(options: AnalyzeOptions) -> int:
 
     with interruptible() as progress:
         text, within_bounds = gradients.analyze(options, progress)
-    print(text)
+    show(text)
     return int(not within_bounds)

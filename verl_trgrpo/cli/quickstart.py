@@ -10,6 +10,7 @@ from typing import Annotated
 import tyro
 
 from verl_trgrpo.common.options import Options
+from verl_trgrpo.common.text import show
 
 
 @dataclass(frozen=True)
@@ -45,9 +46,9 @@ def quickstart(options: QuickstartOptions) -> int:
 
     note_data("puzzles", options.out / "data", build_dataset(options.out / "data"))
     run_dir = train_demonstration(options, options.out, "kk_quickstart", CHECKPOINT, "Knights-and-Knaves")
-    print(f"tokens               {tokens_page(options.out, CHECKPOINT)}")
+    show(f"tokens               {tokens_page(options.out, CHECKPOINT)}")
     other = "tr_grpo" if run_dir.name.startswith("grpo-") else "grpo"
-    print(
+    show(
         "next\n"
         f"  the other algorithm          verl-trgrpo quickstart algorithm={other}\n"
         f"  runs side by side            verl-trgrpo report {options.out}/*-seed*\n"
@@ -101,7 +102,7 @@ def train_demonstration(
 
 def note(text: str) -> None:
     """Print a line about the progress."""
-    print(text, file=sys.stderr)
+    show(text, sys.stderr)
 
 
 def note_data(label: str, place: Path, built: bool) -> None:

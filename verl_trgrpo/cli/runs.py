@@ -12,7 +12,7 @@ from statistics import fmean
 import tyro
 
 from verl_trgrpo.common.findings import Level
-from verl_trgrpo.common.text import escape_controls
+from verl_trgrpo.common.text import show
 from verl_trgrpo.runs.compose import DEFAULT_CONFIG, selected
 from verl_trgrpo.runs.keys import LOSS
 from verl_trgrpo.runs.metrics import UNWEIGHTED_SHARE, WEIGHT, WEIGHT_STD, WEIGHTED_SHARE, Step, read_steps
@@ -78,14 +78,14 @@ def train_run(overrides: Sequence[str], source: str | Path, title: str | None = 
         path = run_dir / "curves.png"
         curves = str(plot_run(steps, path, title or run_dir.name, weight_range(run_dir)))
     for line in figures(steps):
-        print(line)
+        show(line)
     for finding in judge(steps):
         if finding.sick:
-            print(f"warning              {finding.message}\n                     {finding.remedy}")
-    print(f"curves               {curves}")
-    print(f"checkpoint           {outcome.checkpoint or 'none saved (trainer.save_freq)'}")
+            show(f"warning              {finding.message}\n                     {finding.remedy}")
+    show(f"curves               {curves}")
+    show(f"checkpoint           {outcome.checkpoint or 'none saved (trainer.save_freq)'}")
     if outcome.log_file is None:
-        print("this run had already finished; trainer.resume_mode=disable starts it over")
+        show("this run had already finished; trainer.resume_mode=disable starts it over")
     return run_dir
 
 
@@ -179,11 +179,11 @@ def validate(options: ValidateOptions) -> int:
     early = [finding for finding in check.early_findings(composed, need_files) if finding.level is Level.ERROR]
     if early:
         lines = [*(f"error: {finding.message}" for finding in early), "checking the rest ..."]
-        print("\n".join(lines), file=sys.stderr, flush=True)
+        show("\n".join(lines), sys.stderr)
     report = check.check(composed, need_files)
-    print(report.findings_text())
+    show(report.findings_text())
     if options.show:
-        print(f"\n{report.details_text()}")
+        show(f"\n{report.details_text()}")
     return 0 if report.ok else 1
 
 
@@ -226,11 +226,11 @@ def health(options: HealthOptions) -> int:
         state = (
             "note  " if finding.signal.note else "stands" if finding.stands else "lost  " if finding.lost else "over  "
         )
-        print(escape_controls(f"{state}  {finding.message}"))
+        show(f"{state}  {finding.message}")
         if finding.stands or finding.lost:
-            print(escape_controls(f"        {finding.remedy}"))
+            show(f"        {finding.remedy}")
     sick = sum(finding.sick for finding in findings)
     count = sum(step.number > 0 for step in steps)  # a validation may come before the first
     missing = "; not judged: " + ", ".join(unjudged(steps)) if not sick and unjudged(steps) else ""
-    print(f"{count} steps, the last is {steps[-1].number}: {sick or 'no'} signal{'s' * (sick != 1)}{missing}")
+    show(f"{count} steps, the last is {steps[-1].number}: {sick or 'no'} signal{'s' * (sick != 1)}{missing}")
     return 1 if sick else 0

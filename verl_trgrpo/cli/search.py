@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from verl_trgrpo.common.text import show
 from verl_trgrpo.retrieval.index import IndexOptions
 from verl_trgrpo.retrieval.server import ServerOptions
 
@@ -19,7 +20,7 @@ def index(options: IndexOptions) -> int:
 
     with interruptible() as progress:
         manifest = build_index(options, progress)
-    print(f"{options.out}: {manifest['documents']:,} passages, {sum(manifest['files'].values()) / 1e6:,.1f} MB")
+    show(f"{options.out}: {manifest['documents']:,} passages, {sum(manifest['files'].values()) / 1e6:,.1f} MB")
     return 0
 
 
@@ -39,7 +40,7 @@ def serve(options: ServerOptions) -> int:
     from verl_trgrpo.retrieval import server
 
     def ready(url: str, documents: int) -> None:
-        print(f"{server.READY}{url} ({documents:,} passages)", flush=True)
+        show(f"{server.READY}{url} ({documents:,} passages)")
 
     server.serve(options, ready)
     return 0

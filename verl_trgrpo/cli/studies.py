@@ -11,7 +11,7 @@ import tyro
 
 from verl_trgrpo.common.options import Options
 from verl_trgrpo.common.progress import interruptible
-from verl_trgrpo.common.text import escape_controls
+from verl_trgrpo.common.text import show
 from verl_trgrpo.compare.page import ReportOptions
 
 
@@ -56,7 +56,7 @@ def compare(options: CompareOptions) -> int:
 
     study = read_study(options.study, options.overrides, options.arms)
     out = options.out or Path("runs") / "compare" / options.study.stem
-    print(f"{len(study.arms)} arms x {len(study.seeds)} seeds in {out}", file=sys.stderr)
+    show(f"{len(study.arms)} arms x {len(study.seeds)} seeds in {out}", sys.stderr)
     failures: list[str] = []
     try:
         with interruptible() as progress:
@@ -68,10 +68,10 @@ def compare(options: CompareOptions) -> int:
             "the same command continues: finished runs are kept, others start from their latest checkpoint, if any"
         ) from None
     for failure in failures:
-        print(escape_controls(f"failed: {failure}"), file=sys.stderr)
+        show(f"failed: {failure}", sys.stderr)
     if len(failures) < len(study.arms) * len(study.seeds):
-        print(escape_controls(write_tables(study, out)))
-        print(f"\n{out / 'table.md'}, {out / 'table.json'}")
+        show(write_tables(study, out))
+        show(f"\n{out / 'table.md'}, {out / 'table.json'}")
     return int(bool(failures))
 
 
@@ -89,6 +89,6 @@ def report(options: ReportOptions) -> int:
     from verl_trgrpo.compare.page import build_report
 
     for note in build_report(options):
-        print(escape_controls(f"note: {note}"), file=sys.stderr)
-    print(options.out)
+        show(f"note: {note}", sys.stderr)
+    show(options.out)
     return 0

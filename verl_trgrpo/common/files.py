@@ -7,6 +7,7 @@ import errno
 import fcntl
 import gzip
 import hashlib
+import itertools
 import json
 import os
 import shutil
@@ -32,7 +33,8 @@ def write_bytes(path: Path, content: bytes) -> None:
 
 def write_json(path: Path, content: Any, default: Callable[[Any], Any] | None = None) -> None:
     """Write an indented JSON file atomically; `default` converts values that JSON has no type for."""
-    write_text(path, json.dumps(content, indent=2, ensure_ascii=False, default=default) + "\n")
+    text = json.dumps(content, indent=2, ensure_ascii=False, default=default) + "\n"
+    write_bytes(path, text.encode("utf-8", "backslashreplace"))  # a lone surrogate, as JSON writes it
 
 
 def json_lines(path: Path) -> Iterator[tuple[int, Any]]:
@@ -54,6 +56,12 @@ def json_lines(path: Path) -> Iterator[tuple[int, Any]]:
             raise
         except (ValueError, RecursionError) as error:
             raise ValueError(f"{path}, line {number}: it is not JSON ({error}); correct or remove the line") from error
+
+
+def free_name(path: Path) -> Path:
+    """Return `path`, or if something has that name, even a dangling link, the first free one of ``path-2``, ``path-3``, ..."""
+    names = (path.with_name(f"{path.name}-{number}") for number in itertools.count(2))
+    return next(name for name in itertools.chain([path], names) if not os.path.lexists(name))
 
 
 def file_sha256(path: Path) -> str:
@@ -83,6 +91,9 @@ def replaced_file(path: Path) -> Iterator[Path]:
         temporary.unlink(missing_ok=True)
 
 
+# The one entry of ``.NAME.building``, by which a later build knows that it is the rest of a killed one.
+_STAGE = "staged"
+
 Owned = Callable[[Path], Iterable[str]]
 """Returns the names of the entries of a directory that belong to its builder; those that say so come last."""
 
@@ -97,7 +108,8 @@ def directory_lock(directory: Path, owned: Owned = lambda _: ()) -> Iterator[Pat
         ValueError: `directory` cannot be written, another process is building it, or ``.NAME.old`` beside it is not what such a
             replacement leaves: a directory of this user with what is `owned`. Anybody may have put it there, so it stays.
     """
-    target = directory.resolve()
+    target = real_path(directory)
+    check_no_circle(directory)
     if target.exists() and not target.is_dir():
         raise ValueError(f"{directory} is no directory, but a file, pipe or device; name a directory")
     busy = f"another process ({{holder}}) is building {directory}; wait for it or stop it"
@@ -124,14 +136,18 @@ def staged_directory(directory: Path, owned: Owned = lambda _: ()) -> Iterator[P
     or the new one whole; if it was between the renames, the old one returns with the next call, or with `settle_directory`.
 
     Raises:
-        ValueError: as `directory_lock`; `directory` holds the current directory.
+        ValueError: as `directory_lock`; `directory` holds the current directory; ``.NAME.building`` is not what a build leaves.
     """
     with directory_lock(directory, owned) as target:
         if Path.cwd().is_relative_to(target):
             raise ValueError(f"{directory} holds the current directory; start in another one, or choose one below it")
-        stage = _beside(target, "building")
-        _remove(stage)
-        stage.mkdir()
+        building = _beside(target, "building")
+        stage = building / _STAGE
+        if os.path.lexists(building):
+            if not _is_own(building) or any(path.name != _STAGE for path in building.iterdir()):
+                raise ValueError(f"{building} was not left by an earlier build; look at it and move it away")
+            _remove(building)
+        stage.mkdir(parents=True)
         old, moved = _beside(target, "old"), False
         try:
             yield stage
@@ -145,12 +161,12 @@ def staged_directory(directory: Path, owned: Owned = lambda _: ()) -> Iterator[P
         finally:
             if moved:
                 _settle(target, owned)
-            _remove(stage)
+            _remove(building)
 
 
 def settle_directory(directory: Path, owned: Owned) -> None:
     """Return a directory to its place that a killed replacement left beside it; do nothing if that is not needed or allowed."""
-    target = directory.resolve()
+    target = real_path(directory)
     if not target.exists() and _beside(target, "old").is_dir():
         with contextlib.suppress(ValueError, OSError), directory_lock(directory, owned):
             pass
@@ -177,10 +193,15 @@ def _settle(target: Path, owned: Owned) -> None:
 
 def _is_left_over(old: Path, owned: Owned) -> bool:
     """Return whether a directory is one that a replacement moved aside: this user's, and of the same builder or empty."""
-    status = old.lstat()
-    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid():
+    if not _is_own(old):
         return False
     return not any(old.iterdir()) or any(os.path.lexists(old / name) for name in owned(old))
+
+
+def _is_own(path: Path) -> bool:
+    """Return whether a path is a directory of this user, and no link to one."""
+    status = path.lstat()
+    return stat.S_ISDIR(status.st_mode) and status.st_uid == os.geteuid()
 
 
 def _beside(target: Path, ending: str) -> Path:
@@ -207,16 +228,18 @@ def lock(path: Path, busy: str) -> Iterator[int]:
 
     Raises:
         BusyError: another process holds the lock; the message is `busy` with its number in place of ``{holder}``.
-        ValueError: the file is a link or not a regular file.
+        ValueError: the file is a link or not a regular file, or holds anything else than the number of a process.
         OSError: the file cannot be opened for writing.
     """
     descriptor = open_plain(path)
     try:
+        holder = os.pread(descriptor, 64, 0).strip()
+        if holder and not holder.isdigit():
+            raise ValueError(f"{path} is not a lock: it holds something else; look at it and move it away")
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            holder = os.pread(descriptor, 64, 0).decode() or "unknown"
-            raise BusyError(busy.replace("{holder}", holder)) from None
+            raise BusyError(busy.replace("{holder}", holder.decode() or "unknown")) from None
         except OSError as error:
             if error.errno not in (errno.ENOLCK, errno.ENOTSUP, errno.EINVAL):
                 raise
@@ -224,6 +247,15 @@ def lock(path: Path, busy: str) -> Iterator[int]:
         yield descriptor
     finally:
         os.close(descriptor)
+
+
+def check_no_circle(directory: Path) -> None:
+    """Raise a ValueError for a directory to write whose links lead in a circle."""
+    try:
+        directory.stat()
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise ValueError(f"{directory} is a link that leads to itself; remove it") from error
 
 
 def open_plain(path: Path, flags: int = 0) -> int:

@@ -17,6 +17,8 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from verl_trgrpo.common.secrets import line_problems, password_problems
+
 MIB = 1 << 20
 RECORD_LIMIT = 16 * MIB
 """Most bytes of a file that is read as a whole: a manifest, a record, a configuration."""
@@ -105,10 +107,23 @@ def read_foreign_json(path: Path, limit: int = RECORD_LIMIT) -> Any:
 
 
 def load_yaml(path: Path) -> Any:
-    """Return what OmegaConf makes of a YAML file that a user has named. Raises as `read_foreign`, and what OmegaConf raises."""
+    """Return what OmegaConf makes of a YAML file that a user has named, which may have no password.
+
+    Raises:
+        FileNotFoundError, ForeignFileError: as `read_foreign`; an address in it has a password, also in a comment.
+        OmegaConfBaseException, YAMLError: OmegaConf cannot read it.
+    """
     from omegaconf import OmegaConf
 
-    return OmegaConf.load(BytesIO(read_foreign(real_path(path))))
+    content = read_foreign(real_path(path))
+    # Before it is parsed, because a parser's message can repeat it; and after, because YAML can escape any character.
+    problems = line_problems(content.decode("utf-8", "replace"), str(path))
+    loaded = None if problems else OmegaConf.load(BytesIO(content))
+    if OmegaConf.is_config(loaded):
+        problems = password_problems({str(path): OmegaConf.to_container(loaded)})
+    if problems:
+        raise ForeignFileError(problems[0])
+    return loaded
 
 
 def lines_of(file: BinaryIO | gzip.GzipFile, path: Path, limit: int = LINE_LIMIT) -> Iterator[bytes]:
@@ -123,6 +138,16 @@ def lines_of(file: BinaryIO | gzip.GzipFile, path: Path, limit: int = LINE_LIMIT
         if len(line) > limit:
             raise ForeignFileError(f"{path}, line {number}: it has more than {limit:,} bytes; split or remove it")
         yield line
+
+
+def check_no_link(directory: Path) -> None:
+    """Look at an entry of a run that is taken for a directory, whose content a command shows or publishes.
+
+    Raises:
+        ForeignFileError: it is a link, which whoever made the run may have led anywhere.
+    """
+    if directory.is_symlink():
+        raise ForeignFileError(f"{directory} is a link; name what it leads to, or put the directory in its place")
 
 
 def is_entry(path: Path, limit: int | None = None) -> bool:

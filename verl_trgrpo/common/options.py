@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, TypeVar, get_args, get_type_hints
 
 from verl_trgrpo.common.findings import raise_invalid, range_errors
+from verl_trgrpo.common.secrets import without_passwords
 from verl_trgrpo.common.text import escape_controls
 
 Given = TypeVar("Given")
@@ -93,8 +94,9 @@ def parse_options(
 def exit_code(program: Callable[[], int]) -> int:
     """Run `program` and return its exit code; print one message for an error that ends it.
 
-    Returns 1 for a RuntimeError, 2 for invalid input (ValueError, OSError), 130 after Ctrl-C, 141 if stdout was closed, and
-    the code of a SystemExit, with which tyro ends after ``--help`` (0) and after words that cannot be parsed (2).
+    Returns 1 for a RuntimeError or where memory runs out, 2 for invalid input (ValueError, OSError), 130 after Ctrl-C, 141 if
+    stdout was closed, and the code of a SystemExit, with which tyro ends after ``--help`` (0) and after words that cannot be
+    parsed (2).
     """
     try:
         code = program()
@@ -111,10 +113,13 @@ def exit_code(program: Callable[[], int]) -> int:
         if isinstance(end.code, str):
             raise
         return end.code or 0
+    except MemoryError:
+        sys.stderr.write("error: memory ran out; close other programs, or give the command less to read\n")
+        return 1
     except (ValueError, OSError, RuntimeError) as error:
         full = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
         remedy = "; free some space, or write to another disk, and give the same command again" if full else ""
-        sys.stderr.write(escape_controls(f"error: {error}{remedy}\n"))
+        sys.stderr.write(escape_controls(f"error: {without_passwords(str(error))}{remedy}\n"))
         return 1 if isinstance(error, RuntimeError) else 2
 
 

@@ -6,8 +6,18 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-# User and password, or a token in their place, in front of the host; a user alone, as in ssh://git@host, is not secret.
-_PASSWORD = re.compile(r"(?<=://)(?:[^\s/?#@:]*:(?!\d*/)[^\s?#]*|(?<=http://)[^\s/?#]*|(?<=https://)[^\s/?#]*)@")
+# What the userinfo of an address can hold is wider than what a parser of URLs splits: people paste passwords as they are.
+# A port is digits up to the end of the host; a user alone, as in ssh://git@host, is not secret, but is a token over HTTP.
+_PORT = r"\d*(?:[/?#\s]|[,;.)\]}'\"]*(?:\s|$))"
+_SECRET = re.compile(
+    # One slash is left of two where a Path was made of an address, and an address may have no scheme.
+    r"(?P<slashes>(?<=[a-z0-9]:)[/\\]+|(?:^|(?<=[\s'\"=,(\[{<>]))[/\\]{2,})"
+    rf"(?!\[[\da-f:.%]*\])[^\s/?#@:]*:(?=\S)(?!{_PORT})(?:\S{{0,2000}}|[^@]{{0,200}})@"
+    r"|(?P<scheme>(?:(?<=http:)|(?<=https:)|(?<=ws:)|(?<=wss:))[/\\]+)[^\s/?#]*@"
+    r"|(?P<query>[?&;#](?:[\w.-]{0,99}(?:token|key|secret|passw(?:or)?d|pwd|signature|credentials?)|sig|auth)=)"
+    r"[^\s&;#'\"]+",
+    re.IGNORECASE,
+)
 _REMEDY = (
     "leave it out, and give it in the environment: VERL_TRGRPO_SEARCH_TOKEN for search servers, HTTPS_PROXY, HF_TOKEN, "
     "WANDB_API_KEY or MLFLOW_TRACKING_PASSWORD for those services"
@@ -15,27 +25,37 @@ _REMEDY = (
 
 
 def has_password(value: Any) -> bool:
-    """Return whether a text, or one in a list or mapping, is or contains an address with a password."""
+    """Return whether a text, or one in a list or mapping, is or contains an address with a password or token."""
     if isinstance(value, Mapping):
         return any(map(has_password, [*value, *value.values()]))
     if isinstance(value, (list, tuple)):
         return any(map(has_password, value))
-    return isinstance(value, str) and bool(_PASSWORD.search(value))
+    return isinstance(value, str) and bool(_SECRET.search(value))
 
 
 def without_passwords(text: str) -> str:
-    """Return a text with ``***`` in place of each password in an address."""
-    return _PASSWORD.sub("***@", text)
+    """Return a text with ``***`` in place of each user, password and token in an address."""
+    return _SECRET.sub(
+        lambda found: f"{found['query']}***" if found["query"] else f"{found['slashes'] or found['scheme']}***@", text
+    )
 
 
 def password_problems(values: Mapping[str, Any]) -> list[str]:
     """Return a message for each value that has a password in an address, without the value."""
-    return [
-        f"{name} has an address with a password; {_REMEDY}" for name, value in values.items() if has_password(value)
-    ]
+    return [_message(without_passwords(name)) for name, value in values.items() if has_password({name: value})]
 
 
 def word_problems(words: Iterable[str]) -> list[str]:
-    """Return the same for words of a command line, named by what stands before their ``=``."""
-    options = [word.partition("://")[0].rpartition("=")[0] or "an argument" for word in words if has_password(word)]
-    return [f"{name} has an address with a password; {_REMEDY}" for name in options]
+    """Return the same for words of a command line, named by what stands before their first ``=``."""
+    found = [(word, match.start()) for word in words if (match := _SECRET.search(word))]
+    return [_message(word[:start].rpartition("=")[0].partition("=")[0] or "an argument") for word, start in found]
+
+
+def line_problems(text: str, where: str) -> list[str]:
+    """Return a message for the first line of a text file that has one; `where` names the file."""
+    match = _SECRET.search(text)
+    return [_message(f"{where}, line {text.count(chr(10), 0, match.start()) + 1},")] if match else []
+
+
+def _message(name: str) -> str:
+    return f"{name} has an address with a password; {_REMEDY}"

@@ -1,6 +1,6 @@
 """Strings for messages, tables for terminals and Markdown, and HTML pages from templates.
 
-Values of others reach a medium through its function: a terminal `escape_controls`, Markdown `as_markdown`, pictures `as_label`,
+Values of others reach a medium through its function: a terminal `show`, Markdown `as_markdown`, pictures `as_label`,
 pages `render_page`.
 """
 
@@ -11,7 +11,7 @@ import re
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 # Control, format (direction marks among them), surrogate, private, line and paragraph separators.
 _ACTING = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
@@ -57,6 +57,11 @@ def escape_controls(text: str) -> str:
         else char
         for char in text
     )
+
+
+def show(text: object, stream: TextIO | None = None, end: str = "\n") -> None:
+    """Print a text to `stream`, by default standard output, with `escape_controls`: commands and the launcher print by it."""
+    print(escape_controls(str(text)), file=stream, end=end, flush=True)
 
 
 # What begins something in Markdown inside a line: HTML, entities, links, code, emphasis, tables, formulas; and addresses, which

@@ -6,16 +6,20 @@ Not for modules that `core` imports, which has no pydantic.
 from __future__ import annotations
 
 import json
+import logging
 import math
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
-from verl_trgrpo.common.foreign import ForeignFileError, read_foreign_json
+from verl_trgrpo.common.foreign import ForeignFileError, lines_of, open_foreign, read_foreign_json
 from verl_trgrpo.common.text import shorten
 
 _MOST_SHOWN = 5
+
+logger = logging.getLogger(__name__)
 
 
 class Schema(BaseModel):
@@ -78,8 +82,10 @@ def typed(schema: type[Read], content: object, where: str | Path) -> Read:
     raise ForeignFileError(f"{where} is damaged ({shown}); correct, restore or remove it")
 
 
-def read_typed(path: Path, schema: type[Read]) -> Read:
+def read_typed(path: Path, schema: type[Read], mark: str = "") -> Read:
     """Return the content of a JSON file as its schema, without fields where the file does not exist.
+
+    A file of another kind may have the same name: an object without the key `mark` counts as not there.
 
     Raises:
         ForeignFileError: as `read_foreign_json` and `typed`.
@@ -88,7 +94,8 @@ def read_typed(path: Path, schema: type[Read]) -> Read:
         content = read_foreign_json(path)
     except FileNotFoundError:
         content = {}
-    return typed(schema, content, path)
+    other = mark and isinstance(content, dict) and mark not in content
+    return typed(schema, {} if other else content, path)
 
 
 def typed_line(schema: type[Read], line: bytes, where: str) -> Read:
@@ -98,6 +105,36 @@ def typed_line(schema: type[Read], line: bytes, where: str) -> Read:
     except (ValueError, RecursionError) as error:
         raise ForeignFileError(f"{where} is damaged ({shorten(line, 60)}: {error}); correct or remove it") from error
     return typed(schema, content, where)
+
+
+def typed_lines(schema: type[Read], path: Path, start: int = 0, before: int = 0) -> Iterator[tuple[int, Read | None]]:
+    """Yield the number of bytes of each ended line of a JSON Lines file, and the line as its schema, None if it is damaged.
+
+    However many lines are damaged, one warning tells the first and how many there are. A last line that has not ended is still
+    being written.
+
+    Args:
+        schema: the class to build.
+        path: of the file.
+        start: byte to begin with.
+        before: number of lines in front of that.
+
+    Raises:
+        FileNotFoundError, ForeignFileError: as `open_foreign` and `lines_of`.
+    """
+    first, damaged = "", 0
+    with open_foreign(path) as file:
+        file.seek(start)
+        for number, line in enumerate(lines_of(file, path), start=before + 1):
+            if not line.endswith(b"\n"):
+                break
+            try:
+                yield len(line), typed_line(schema, line, f"{path}, line {number},")
+            except ForeignFileError as error:
+                first, damaged = first or str(error), damaged + 1
+                yield len(line), None
+    if damaged:
+        logger.warning("%s; it is left out%s", first, f", as {damaged - 1} more" if damaged > 1 else "")
 
 
 def _reason(message: str) -> str:

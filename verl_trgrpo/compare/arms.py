@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import re
 from collections.abc import Iterator, Sequence
@@ -13,6 +14,8 @@ from verl_trgrpo.runs.metrics import Step, read_steps
 from verl_trgrpo.runs.records import RunRecord, read_options, read_record
 
 _SEED = re.compile(r"(?P<label>.*?)[-_]?seed[-_]?(?P<seed>\d+)")
+logger = logging.getLogger(__name__)
+
 # A study has runs/ARM/SEED.
 _DEPTH = 3
 
@@ -105,7 +108,9 @@ def _search(path: Path, depth: int) -> Iterator[Run]:
         yield run
     elif depth and path.is_dir():
         for child in sorted(path.iterdir()):
-            if not child.name.startswith("."):
+            if child.is_symlink() and child.is_dir():
+                logger.warning("%s is a link and not searched; name what it leads to", child)
+            elif not child.name.startswith("."):
                 yield from _search(child, depth - 1)
 
 

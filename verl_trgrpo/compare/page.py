@@ -18,16 +18,15 @@ import tyro
 from verl_trgrpo import __version__
 from verl_trgrpo.common.files import write_text
 from verl_trgrpo.common.findings import raise_invalid
-from verl_trgrpo.common.foreign import ForeignFileError, lines_of, open_foreign
+from verl_trgrpo.common.foreign import ForeignFileError, check_no_link
 from verl_trgrpo.common.options import Options
 from verl_trgrpo.common.text import render_page
-from verl_trgrpo.common.typed import Number, Schema, typed_line
+from verl_trgrpo.common.typed import Number, Schema, typed_lines
 from verl_trgrpo.compare.arms import Run, group_arms, last_common_step, read_runs
 from verl_trgrpo.compare.comparison import compare_runs
 from verl_trgrpo.compare.plots import plot_arms
 from verl_trgrpo.compare.tables import Table, comparison_tables, shown_figures, words
 from verl_trgrpo.runs.health import judge
-from verl_trgrpo.runs.metrics import warn_of_lines
 from verl_trgrpo.runs.records import StudyRecord
 from verl_trgrpo.runs.run_directory import run_settings
 
@@ -182,10 +181,20 @@ def _samples(arms: Mapping[str, Sequence[Run]]) -> list[tuple[str, Samples]]:
     """Return the name and the samples of the first run with dumped responses of each arm."""
     found = []
     for own in arms.values():
-        read = ((run.name, read_samples(run.path / _RESPONSES)) for run in own)
+        read = ((run.name, _samples_of(run.path / _RESPONSES)) for run in own)
         if first := next(((name, samples) for name, samples in read if samples), None):
             found.append(first)
     return found
+
+
+def _samples_of(directory: Path) -> Samples | None:
+    """Return the samples of a run; None with a warning if their directory is a link, which may lead to another's responses."""
+    try:
+        check_no_link(directory)
+    except ForeignFileError as error:
+        logger.warning("%s; its responses are not shown", error)
+        return None
+    return read_samples(directory)
 
 
 class DumpedResponse(NamedTuple):
@@ -257,22 +266,14 @@ def read_responses(path: Path) -> dict[tuple[str, str], DumpedResponse]:
     with a warning; a last line that is still being written is skipped.
     """
     found: dict[tuple[str, str], DumpedResponse] = {}
-    damaged = []
-    with open_foreign(path) as file:
-        for number, line in enumerate(lines_of(file, path), start=1):
-            if not line.endswith(b"\n"):
-                break
-            try:
-                row = typed_line(DumpedLine, line, f"{path}, line {number},")
-            except ForeignFileError as error:
-                damaged.append(error)
-                continue
-            score, accuracy = _finite(row.score), _finite(row.acc)
-            known = score if accuracy is None else accuracy
-            verdict = "not scored" if known is None else "right" if known > 0.5 else "wrong"
-            truth = row.gts if isinstance(row.gts, str) else json.dumps(row.gts, ensure_ascii=False)
-            found.setdefault((row.input, truth), DumpedResponse(row.input, truth, row.output, verdict, score))
-    warn_of_lines(damaged)
+    for _, row in typed_lines(DumpedLine, path):
+        if row is None:
+            continue
+        score, accuracy = _finite(row.score), _finite(row.acc)
+        known = score if accuracy is None else accuracy
+        verdict = "not scored" if known is None else "right" if known > 0.5 else "wrong"
+        truth = row.gts if isinstance(row.gts, str) else json.dumps(row.gts, ensure_ascii=False)
+        found.setdefault((row.input, truth), DumpedResponse(row.input, truth, row.output, verdict, score))
     return found
 
 

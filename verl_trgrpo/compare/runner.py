@@ -27,6 +27,8 @@ from verl_trgrpo.runs.records import RunRecord, read_record, write_record
 
 # Not the lock of `verl-trgrpo train`, which a run acquires in addition.
 LOG, LOCK = "run.log", "study.lock"
+# Bytes at the end of a log in which its last line is looked for.
+_ENDING = 1 << 16
 
 logger = logging.getLogger(__name__)
 
@@ -207,7 +209,8 @@ def _failure(run_dir: Path, code: int) -> str:
     if code == -signal.SIGKILL:
         return f"{run_dir}: killed (SIGKILL), most likely because memory ran out; use fewer --jobs, see {log}"
     with open_foreign(log) as file:
-        lines = file.read().decode(errors="replace").splitlines()
+        file.seek(max(0, file.seek(0, os.SEEK_END) - _ENDING))
+        lines = file.read(_ENDING).decode(errors="replace").splitlines()
     last = next((line for line in reversed(lines) if line.strip()), "no output")
     return f"{run_dir}: exit code {code}: {last}, see {log}"
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from yaml import YAMLError
 
 from verl_trgrpo.common.findings import raise_invalid
 from verl_trgrpo.common.foreign import load_yaml
+from verl_trgrpo.common.secrets import password_problems, without_passwords, word_problems
 from verl_trgrpo.runs.compose import DEFAULT_CONFIG
 
 TRAINERS = ("script", "verl")
@@ -93,10 +94,12 @@ def read_study(path: Path, overrides: Sequence[str] = (), arms: Sequence[str] = 
         arms: arms to keep; empty for all.
 
     Raises:
-        ValueError: the file is not a study, or has unknown keys or wrong values, all of which are reported.
+        ValueError: the file is not a study, or has unknown keys or wrong values, all of which are reported; or an address has
+            a password, which the runs would record.
     """
     if not path.is_file():
         raise ValueError(f"{path} is not a file; name a study, such as studies/comparisons/kk_tiny.yaml")
+    raise_invalid(word_problems(overrides))
     try:
         loaded: Any = OmegaConf.merge(OmegaConf.structured(Study), load_yaml(path))
         if loaded.script:
@@ -105,11 +108,14 @@ def read_study(path: Path, overrides: Sequence[str] = (), arms: Sequence[str] = 
             loaded.config = str((path.parent / loaded.config).resolve())
         if loaded.model.startswith("."):
             loaded.model = str((path.parent / loaded.model).resolve())
+        if not OmegaConf.is_dict(loaded.data):  # a variable of the environment
+            raise ValueError(f"{path}: data is not a mapping; name train and test, Parquet files")
         for name, file in loaded.data.items():
             loaded.data[name] = file if file.startswith(OUT) else str((path.parent / file).resolve())
         study: Any = OmegaConf.to_object(OmegaConf.merge(loaded, OmegaConf.from_dotlist(list(overrides))))
     except (YAMLError, OmegaConfBaseException) as error:
-        raise ValueError(f"{path} is not a study: {error}") from None
+        raise ValueError(f"{path} is not a study: {without_passwords(str(error))}") from None
+    raise_invalid(password_problems(asdict(study)))  # by way of the environment, too
     if unknown := [arm for arm in arms if arm not in study.arms]:
         raise ValueError(f"{path} has no arm {', '.join(unknown)}; it has {', '.join(study.arms)}")
     return replace(study, arms={arm: study.arms[arm] for arm in arms or study.arms})

@@ -41,19 +41,24 @@ _NO_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
 _KINDS = {".parquet": "parquet", ".json": "json", ".jsonl": "json"}
 
 # Names of columns that are not those of a row any more when veRL's agent loops hand the row on, and what becomes of them.
-# tests/verl_plugin/test_canary.py compares them with veRL's code.
+# tests/verl_plugin/test_canary.py collects them from veRL's code.
 _ARGUMENTS = ("output", "sampling_params", "self", "session_id", "trace", "trajectory", "validate")
+_STEERING = ("__do_sample__", "__rollout_n__", "priority", "request_id")
 _ROLLOUT_FIELDS = (
-    "extra_fields", "metrics", "mm_processor_kwargs", "mm_processor_output", "num_turns", "prompts", "response_mask",
-    "responses", "rm_scores", "rollout_log_probs", "routed_experts", "teacher_ids", "teacher_logprobs",
+    "__num_turns__", "acc", "extra_fields", "max_global_steps", "metrics", "min_global_steps", "mm_processor_kwargs",
+    "mm_processor_output", "num_turns", "processing_times", "prompts", "response_mask", "responses", "reward_scores",
+    "rm_scores", "rollout_log_probs", "routed_experts", "spec_num_accepted_tokens", "spec_num_draft_tokens",
+    "spec_num_verify_steps", "teacher_ids", "teacher_logprobs", "tool_call_counts", "tool_calls_times", "tool_extra_fields",
 )  # fmt: skip
 _BATCH_FIELDS = (
-    "advantages", "attention_mask", "entropy", "input_ids", "log_probs", "loss_mask", "multi_modal_inputs", "old_log_probs",
-    "position_ids", "ref_log_prob", "returns", "rollout_is_weights", "token_level_rewards", "token_level_scores", "values",
+    "advantages", "attention_mask", "entropy", "entropys", "input_ids", "log_probs", "loss_mask", "multi_modal_inputs",
+    "old_log_probs", "position_ids", "prompt_length", "ref_log_prob", "response_length", "returns", "reward_baselines",
+    "rollout_is_weights", "sum_pi_squared", "token_level_rewards", "token_level_scores", "values",
 )  # fmt: skip
 _REPLACED = ("dummy_tensor", "global_steps", "interaction_kwargs", "raw_prompt", "tools_kwargs", "uid")
 RESERVED_COLUMNS = {
     **dict.fromkeys(_ARGUMENTS, "is an argument of veRL's agent loops, which fail for each row"),
+    **dict.fromkeys(_STEERING, "steers veRL's rollout of the row, past the options of the run"),
     **dict.fromkeys(_ROLLOUT_FIELDS, "replaces what the rollout wrote"),
     **dict.fromkeys(_BATCH_FIELDS, "is a field of veRL's batch, which replaces it"),
 }

@@ -130,7 +130,7 @@ class DataSet:
             raise ValueError(f"out={self.out} holds the input {', '.join(inside[:5])}; choose another directory")
         settle_directory(self.out, self._owned)
         if not self.force:
-            found = read_typed(self.out / MANIFEST, Manifest)
+            found = _manifest(self.out)
             if self._identity.items() <= found.content().items() and _is_intact(self.out, found):
                 return True
         with directory_lock(self.out, self._owned):  # before the rows are made, which may take long
@@ -174,7 +174,7 @@ class DataSet:
     def _owned(self, directory: Path) -> list[str]:
         """Return the files of this builder's data set in a directory, the manifest last."""
         with contextlib.suppress(ForeignFileError):
-            found = read_typed(directory / MANIFEST, Manifest)
+            found = _manifest(directory)
             if found.builder == self.builder:
                 return [*(name for name in found.own_files() if (directory / name).is_file()), MANIFEST]
         return []
@@ -190,12 +190,16 @@ class DataSet:
                 f"out={self.out} has {', '.join(foreign[:5])}, not written by {self.builder}; choose another directory, or "
                 "replace with --force"
             )
-        before, asked = read_typed(self.out / MANIFEST, Manifest).arguments, self._identity["arguments"]
+        before, asked = _manifest(self.out).arguments, self._identity["arguments"]
         if own and not self.replace_other and before is not None and before != asked:
             raise ValueError(
                 f"out={self.out} has a data set of other arguments ({'; '.join(changes(before, asked))}); choose another "
                 "directory, or replace with --force"
             )
+
+
+def _manifest(directory: Path) -> Manifest:
+    return read_typed(directory / MANIFEST, Manifest, mark="builder")
 
 
 def _is_intact(directory: Path, manifest: Manifest) -> bool:

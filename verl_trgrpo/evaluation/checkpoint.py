@@ -15,7 +15,7 @@ import yaml
 from omegaconf import DictConfig, OmegaConf
 
 from verl_trgrpo.common.files import staged_directory, write_json
-from verl_trgrpo.common.foreign import ForeignFileError, check_model_directory
+from verl_trgrpo.common.foreign import ForeignFileError, check_model_directory, check_no_link
 from verl_trgrpo.common.text import as_markdown
 from verl_trgrpo.common.typed import Schema, Text, read_typed
 from verl_trgrpo.runs.checkpoints import checkpoints, latest_checkpoint, step_of, tracked_checkpoint
@@ -38,7 +38,12 @@ class Origin(Schema):
 
 
 def find_checkpoint(run: Path) -> Path:
-    """Return the latest ``global_step_N`` of a run directory, or `run` if it is one, or raise a ValueError."""
+    """Return the latest ``global_step_N`` of a run directory, or `run` if it is one, which then may be a link.
+
+    Raises:
+        ForeignFileError: the latest one is a link, whose weights may be somebody else's.
+        ValueError: there is none.
+    """
     if run.name in ("", ".."):  # "." as well; any other path keeps its own name, even that of a link
         run = run.resolve()
     if run.name.startswith("global_step_") and run.is_dir():
@@ -47,6 +52,7 @@ def find_checkpoint(run: Path) -> Path:
     found = tracked_checkpoint(run) or latest_checkpoint(run) or max(checkpoints(run), key=step_of, default=None)
     if found is None:
         raise ValueError(f"{run} has no checkpoint; give a run directory, or a global_step_N in it (trainer.save_freq)")
+    check_no_link(found)
     return found
 
 
@@ -54,8 +60,12 @@ def resolved_run(name: str) -> str:
     """Return the latest checkpoint of a run directory that has one; any other name of a model as it is."""
     path = Path(name).expanduser()
     if path.is_dir() and not (path / "config.json").is_file():
-        with contextlib.suppress(ValueError):
+        try:
             return str(find_checkpoint(path))
+        except ForeignFileError:
+            raise
+        except ValueError:
+            return name
     return name
 
 
@@ -188,7 +198,7 @@ def export(run: Path, out: Path) -> Path:
         RuntimeError: veRL's merger fails.
     """
     checkpoint = find_checkpoint(run)
-    if out.exists() and any(out.iterdir()):
+    if out.is_dir() and any(out.iterdir()):
         raise ValueError(f"out={out} has files; choose another directory")
     with staged_directory(out) as stage:
         model = Path(merged_model(find_model(str(checkpoint)), stage / "merged"))

@@ -213,14 +213,15 @@ def _start_engine(model: str, context: int | None, step_tokens: int, options: Ev
     from verl_trgrpo.verl_plugin.cpu import ENVIRONMENT as CPU_ENVIRONMENT
     from verl_trgrpo.verl_plugin.cpu.vllm import provide_vllm_distribution
     from verl_trgrpo.verl_plugin.loopback import ENVIRONMENT as LOOPBACK
+    from verl_trgrpo.verl_plugin.loopback import with_defaults
 
     settings: dict[str, Any] = {"tensor_parallel_size": options.tensor_parallel, "seed": options.seed}
     if context is not None:
         settings["max_model_len"] = context
-    # vLLM reads its environment when it is imported; what the user has set wins.
+    # vLLM reads its environment when it is imported.
     on_cpu = not accelerator_found()
-    defaults = {"VLLM_LOGGING_LEVEL": "WARNING"} | LOOPBACK | (CPU_ENVIRONMENT if on_cpu else {})
-    os.environ.update(defaults | os.environ)
+    quiet = {"VLLM_LOGGING_LEVEL": "WARNING"}
+    os.environ.update(with_defaults(os.environ, quiet, LOOPBACK, CPU_ENVIRONMENT if on_cpu else {}))
     if on_cpu:
         provide_vllm_distribution()
         # bfloat16 is emulated on most processors, and graphs do not exist there.

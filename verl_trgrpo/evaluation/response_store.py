@@ -8,14 +8,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from pydantic import Field
 
-from verl_trgrpo.common.files import lock, open_plain, write_json
-from verl_trgrpo.common.foreign import lines_of, open_foreign
+from verl_trgrpo.common.files import check_no_circle, lock, open_plain, write_json
+from verl_trgrpo.common.foreign import LINE_LIMIT, MIB, ForeignFileError
 from verl_trgrpo.common.text import changes
-from verl_trgrpo.common.typed import Schema, Text, Whole, read_typed, typed_line
+from verl_trgrpo.common.typed import Schema, Text, Whole, read_typed, typed_lines
 from verl_trgrpo.data.rows import Row
 from verl_trgrpo.tasks.answer_form import THINKING_OPENED, reward_input
 
@@ -73,19 +73,15 @@ class ResponseStore:
         for number in range(len(data)):
             # A process that was killed while it wrote leaves half a line.
             with os.fdopen(open_plain(self.path(number)), "r+b") as file:
-                file.truncate(file.read().rfind(b"\n") + 1)
+                file.truncate(_last_end(file, self.path(number)))
 
     def path(self, number: int, ending: str = ".jsonl") -> Path:
         """Return the path of the responses to data file `number`, or of another file about it."""
         return self._directory / f"{self._names[number]}{ending}"
 
     def read(self, number: int) -> list[Response]:
-        """Return the responses to data file `number` so far, by row and sample."""
-        # A line ends at a line feed only: the text may hold other separators.
-        path = self.path(number)
-        with open_foreign(path) as file:
-            lines = [line for line in lines_of(file, path) if line.endswith(b"\n")]
-        read = [typed_line(ResponseLine, line, f"{path}, line {number},") for number, line in enumerate(lines, start=1)]
+        """Return the responses to data file `number` so far, by row and sample; of a damaged line there is a warning."""
+        read = (line for _, line in typed_lines(ResponseLine, self.path(number)) if line)
         found = [Response(**{name: getattr(line, name) for name in ResponseLine.model_fields}) for line in read]
         return sorted(found, key=lambda response: (response.row, response.sample))
 
@@ -93,6 +89,24 @@ class ResponseStore:
         """Append a response to data file `number`; it survives if this process is killed afterwards."""
         with os.fdopen(open_plain(self.path(number), os.O_APPEND), "a", encoding="utf-8") as file:
             file.write(json.dumps(asdict(response)) + "\n")
+
+
+def _last_end(file: BinaryIO, path: Path) -> int:
+    """Return the number of bytes up to the end of the last line that has ended.
+
+    Raises:
+        ForeignFileError: what follows is longer than a line may be.
+    """
+    size = place = file.seek(0, os.SEEK_END)
+    while place and size - place <= LINE_LIMIT:
+        start = max(0, place - MIB)
+        file.seek(start)
+        if (found := file.read(place - start).rfind(b"\n")) >= 0:
+            return start + found + 1
+        place = start
+    if place:
+        raise ForeignFileError(f"{path} ends in a line of more than {LINE_LIMIT:,} bytes; restore or remove it")
+    return 0
 
 
 @contextmanager
@@ -105,6 +119,7 @@ def open_store(directory: Path, arguments: Mapping[str, Any], data: Sequence[Pat
         ValueError: the directory has responses made with other arguments, or their record is damaged, or it is in use.
         OSError: it cannot be written.
     """
+    check_no_circle(directory)
     directory.mkdir(parents=True, exist_ok=True)
     busy = f"{directory} is in use by another evaluation ({{holder}}); wait for it or choose another --out"
     with lock(directory / ".lock", busy):

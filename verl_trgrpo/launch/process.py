@@ -68,6 +68,7 @@ class TrainingProcess:
         self._arguments, self._environment, self._inherit = arguments, environment, inherit
         self._log_file, self._start = log_file, start
         self._descendants: set[psutil.Process] = set()
+        self._workers: dict[int, str] = {}  # the last title of each process that Ray started
         # Only `wait` raises: elsewhere an exception could separate the process from the code that ends it.
         self._waiting = self._signalled = False
 
@@ -111,14 +112,12 @@ class TrainingProcess:
         running = {each.pid: name for each in self._descendants if (name := _title(each))}
         if not any(name.endswith("raylet") for name in running.values()):
             return True
-        if pid not in running:
-            return pid in {each.pid for each in self._descendants}
-        if not child:
+        title = running.get(pid) or self._workers.get(pid, "")
+        if not title.startswith(f"ray::{actor}"):
             return False
-        own = psutil.Process(pid)
-        return running[pid].startswith(f"ray::{actor}") and not any(
-            child in _title(each) for each in own.children(recursive=True)
-        )
+        if pid not in running:
+            return not title.startswith("ray::IDLE")  # which Ray ends itself
+        return bool(child) and not any(child in _title(each) for each in psutil.Process(pid).children(recursive=True))
 
     def wait(self, on_tick: Callable[[], None], seconds: float = 0.5) -> int:
         """Call ``on_tick`` every `seconds` until the process ends, and return its exit code."""
@@ -144,6 +143,10 @@ class TrainingProcess:
         # Daemons get another parent when the driver dies, so they must be recorded before.
         with contextlib.suppress(psutil.NoSuchProcess):
             self._descendants.update(psutil.Process(self._process.pid).children(recursive=True))
+        # A worker's own children can have its title, and end as they please.
+        for raylet in [each for each in self._descendants if _title(each).endswith("raylet")]:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                self._workers.update({each.pid: title for each in raylet.children() if (title := _title(each))})
 
     def _sweep(self) -> None:
         """Kill the driver and all its descendants that still run; a local Ray cluster belongs to its driver alone."""

@@ -8,6 +8,7 @@ from typing import TextIO
 
 from tqdm import tqdm
 
+from verl_trgrpo.common.text import escape_controls, show
 from verl_trgrpo.runs.health import judge
 from verl_trgrpo.runs.metrics import CUT_OFF, EQUAL_GROUPS, GRAD_NORM, NO_ANSWER, REWARD, WEIGHT, Step
 
@@ -61,7 +62,7 @@ class RunProgress:
             bar_format=_BAR, desc=_STARTING,
         )  # fmt: skip
         if not terminal:
-            print(f"{_STARTING} ...", file=stream, flush=True)
+            show(f"{_STARTING} ...", stream)
 
     def update(self, steps: Sequence[Step]) -> None:
         """Show the state of the run after all of its `steps` so far."""
@@ -71,7 +72,7 @@ class RunProgress:
             late = step is steps[-1] and self._clock() - self._shown_at >= self._every
             if self._bar.disable and step.number > self._shown and (step.accuracy is not None or late):
                 self._shown, self._shown_at = step.number, self._clock()
-                print(f"step {step.number}: {', '.join(self._figures(step))}", file=self._stream, flush=True)
+                show(f"step {step.number}: {', '.join(self._figures(step))}", self._stream)
         if steps and steps[-1] != self._judged:
             if self._judged:  # the start of the processes is not a step
                 self._longest = max(self._longest, self._clock() - self._stepped_at)
@@ -81,14 +82,14 @@ class RunProgress:
         if not self._late and waited > max(_LATE * self._longest, _NEVER_LATE):
             self._late, last = True, f"since step {steps[-1].number}" if steps else "yet"
             message = f"warning: no step {last} for {waited / 60:.0f} minutes: a process may wait for another; look at the log"
-            self._bar.write(message, file=self._stream)
+            self._say(message)
         if steps and not self._started:
             # The start of the processes is not a step: times per step count from here.
             self._started, self._bar.initial, self._bar.start_t = True, steps[-1].number, time.time()
             self._bar.set_description_str("", refresh=False)
         if steps:
             self._bar.n = steps[-1].number
-            self._bar.set_postfix_str(self._fitting(self._figures(steps[-1])), refresh=False)
+            self._bar.set_postfix_str(escape_controls(self._fitting(self._figures(steps[-1]))), refresh=False)
         self._bar.refresh()
 
     def close(self) -> None:
@@ -100,10 +101,13 @@ class RunProgress:
             return
         standing = {found.signal.name: f"{found.message}; {found.remedy}" for found in judge(steps) if found.stands}
         for name in standing.keys() - self._standing.keys():
-            self._bar.write(f"warning: {standing[name]}", file=self._stream)
+            self._say(f"warning: {standing[name]}")
         for name in self._standing.keys() - standing.keys():
-            self._bar.write(f"note: over since step {steps[-1].number}: {name}", file=self._stream)
+            self._say(f"note: over since step {steps[-1].number}: {name}")
         self._standing = standing
+
+    def _say(self, line: str) -> None:
+        self._bar.write(escape_controls(line), file=self._stream)
 
     def _figures(self, step: Step) -> list[str]:
         values = [

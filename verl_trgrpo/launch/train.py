@@ -18,13 +18,21 @@ from verl_trgrpo.checks.check import early_findings
 from verl_trgrpo.checks.machine import cluster_of
 from verl_trgrpo.checks.resume import loading_findings
 from verl_trgrpo.checks.view import RunView
-from verl_trgrpo.common.files import lock, name_holder, open_plain
+from verl_trgrpo.common.files import free_name, lock, name_holder, open_plain
 from verl_trgrpo.common.findings import InvalidInputError, Level, raise_invalid
+from verl_trgrpo.common.text import show
 from verl_trgrpo.launch.driver import Driver
 from verl_trgrpo.launch.log import LogWatch, WorkerDiedError, failure
 from verl_trgrpo.launch.process import Start, TrainingProcess, start_trainer
 from verl_trgrpo.launch.progress import RunProgress
-from verl_trgrpo.runs.checkpoints import abandon_checkpoints, latest_checkpoint, settle_checkpoint, step_of
+from verl_trgrpo.runs.checkpoints import (
+    abandon_checkpoints,
+    holds_checkpoint,
+    latest_checkpoint,
+    links_of_saves,
+    settle_checkpoint,
+    step_of,
+)
 from verl_trgrpo.runs.compose import DEFAULT_CONFIG, ComposedRun, chosen_value, compose, loggers_of, quoted
 from verl_trgrpo.runs.environment import (
     METRICS_VARIABLE,
@@ -52,6 +60,7 @@ from verl_trgrpo.runs.run_directory import (
 from verl_trgrpo.verl_plugin.loopback import private_ray
 
 LOCK_FILE = "run.lock"
+HYDRA_DIRECTORY = "hydra"
 
 _ATTEMPT_FILE = re.compile(r"(?:metrics|train)-(\d+)\.")
 _PROMPTS_LOST = 'a rollout or its reward failed and veRL trained without it ("Error in _run_prompt")'
@@ -103,7 +112,7 @@ def run_training(
         report = driver.check(run)
         raise_invalid(report.messages(Level.ERROR))
         for warning in report.messages(Level.WARNING):
-            print(f"warning: {warning}", file=stream, flush=True)
+            show(f"warning: {warning}", stream)
         return launch(run, report.total_steps, stream, driver.train, report.first_prompt)
 
 
@@ -128,7 +137,7 @@ def launch(
         with _claimed(run.directory) as claim:
             if run.config.trainer.resume_mode == "auto":
                 for note in settle_checkpoint(run.directory):
-                    print(f"note: {note}", file=stream, flush=True)
+                    show(f"note: {note}", stream)
             if _is_left(run, total_steps):  # another launcher may have trained until it gave up the lock
                 raise_invalid([each.message for each in loading_findings(RunView(run)) if each.level is Level.ERROR])
                 log_file = _train(run, total_steps, stream, claim, start, first_prompt)
@@ -136,8 +145,11 @@ def launch(
 
 
 def _is_left(run: ComposedRun, total_steps: int | None) -> bool:
-    """Return whether a run has steps to train, and refuse to continue the checkpoint of another configuration."""
-    if run.config.trainer.resume_mode == "auto" and latest_checkpoint(run.directory) is not None:
+    """Return whether a run has steps to train, and refuse a directory that holds a checkpoint of another configuration.
+
+    A run that starts from trainer.resume_from_path is refused, too: its ``config.yaml`` would vouch for what is there.
+    """
+    if run.config.trainer.resume_mode != "disable" and holds_checkpoint(run.directory):
         check_same_run(run.config, run.directory, run.arguments)
     return not is_finished(run.config, run.directory, total_steps)
 
@@ -190,11 +202,12 @@ def _train(
     trainer = run.config.trainer
     resumed = {"resume_path": Path(str(trainer.resume_from_path)), "auto": latest_checkpoint(run_dir)}
     checkpoint = resumed.get(trainer.resume_mode)
+    first_step = step_of(checkpoint) if checkpoint else 0
+    _refuse_links(run, first_step)
     _prepare(run, attempt, stream, first_prompt)
     log_file = run_dir / f"train-{attempt}.log"
     metrics_file = (run_dir / f"metrics-{attempt}.jsonl").resolve()
-    print(f"log: {log_file}", file=stream, flush=True)
-    first_step = step_of(checkpoint) if checkpoint else 0
+    show(f"log: {log_file}", stream)
     progress = RunProgress(total_steps, stream, first_step)
     arguments = [*run.arguments, *_bookkeeping(run, metrics_file)]
     if alone:  # whatever starts meanwhile
@@ -221,7 +234,7 @@ def _train(
         )
         if last_step is not None and total_steps is not None and last_step < total_steps:
             note = f"veRL ended after step {last_step}, not {total_steps}: it filters long prompts, and stops after total_epochs"
-            print(f"note: {note}", file=stream, flush=True)
+            show(f"note: {note}", stream)
     return log_file
 
 
@@ -240,6 +253,15 @@ def _record_last_step(run_dir: Path, log: MetricsLog, first_step: int) -> int | 
     return last_step
 
 
+def _refuse_links(run: ComposedRun, first_step: int) -> None:
+    """Refuse links in a run directory that veRL and Hydra, which start from `first_step`, would write through."""
+    hydra = run.directory / HYDRA_DIRECTORY
+    links = [path for path in (hydra, *hydra.rglob("*")) if path.is_symlink()]
+    if run.config.trainer.resume_mode != "disable":  # otherwise the others are moved away
+        links += links_of_saves(run.directory, first_step)
+    raise_invalid([f"{link} is a link, and the training would write to where it points; remove it" for link in links])
+
+
 def _prepare(run: ComposedRun, attempt: int, stream: TextIO, first_prompt: dict[str, Any] | None) -> None:
     """Move abandoned checkpoints and metrics out of the way, then write ``config.yaml`` and ``run.json``.
 
@@ -247,7 +269,7 @@ def _prepare(run: ComposedRun, attempt: int, stream: TextIO, first_prompt: dict[
     """
     run_dir = run.directory
     if run.config.trainer.resume_mode == "disable" and (abandoned := abandon_checkpoints(run_dir, attempt)):
-        print(f"note: starting over; the earlier checkpoints are now in {abandoned}", file=stream, flush=True)
+        show(f"note: starting over; the earlier checkpoints are now in {abandoned}", stream)
     write_config(run.config, run_dir)
     starts_over = latest_checkpoint(run_dir) is None
     earlier = read_record(run_dir, needed=False).content()
@@ -261,30 +283,30 @@ def _prepare(run: ComposedRun, attempt: int, stream: TextIO, first_prompt: dict[
     write_record(run_dir, record | {DATA_FILES: files} | ({FIRST_PROMPT: first_prompt} if first_prompt else {}))
     if starts_over:
         for path in MetricsLog(run_dir).attempts():  # the curves of a fresh start are its own
-            path.rename(path.with_suffix(".jsonl.old"))
+            path.rename(free_name(path.with_suffix(".jsonl.old")))
 
 
 def _follow(process: TrainingProcess, log: MetricsLog, log_file: Path, progress: RunProgress, stream: TextIO) -> str:
     """Show the steps of a process until it ends; return an error message, or "" if it ended well."""
     watch = LogWatch(log_file, process.has_lost)
 
-    def show() -> None:
+    def show_steps() -> None:
         with contextlib.suppress(ValueError):  # a damaged line must not end a training; whoever reads the run is told
             progress.update(log.read())
 
     def tick() -> None:
-        show()
+        show_steps()
         watch.check_alive()
 
     try:
         code = process.wait(tick)
-        show()
+        show_steps()
         watch.look()
     except WorkerDiedError as error:
         return f"{error}: {failure(log_file)}"
     finally:
         if watch.prompts_were_lost:
-            print(f"note: {_PROMPTS_LOST}; search {log_file} for it", file=stream, flush=True)
+            show(f"note: {_PROMPTS_LOST}; search {log_file} for it", stream)
     return f"training ended with exit code {code}: {failure(log_file)}" if code != 0 else ""
 
 
@@ -298,6 +320,6 @@ def _bookkeeping(run: ComposedRun, metrics_file: Path) -> list[str]:
         loggers.append("file")
     return [
         f"trainer.logger=[{','.join(loggers)}]",
-        f"hydra.run.dir={quoted((run.directory / 'hydra').resolve())}",
+        f"hydra.run.dir={quoted((run.directory / HYDRA_DIRECTORY).resolve())}",
         f"++ray_kwargs.ray_init.runtime_env.env_vars.{METRICS_VARIABLE}={quoted(metrics_file)}",
     ]

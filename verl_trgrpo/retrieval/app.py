@@ -12,7 +12,7 @@ import hashlib
 import hmac
 import json
 import logging
-from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Annotated, Any
 
@@ -25,7 +25,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
-from verl_trgrpo.retrieval.index import Hit, Index, as_unicode
+from verl_trgrpo.retrieval.index import ChangedIndexError, Hit, Index, as_unicode
 from verl_trgrpo.retrieval.limits import CHUNK, Held, Limits, Loan
 from verl_trgrpo.retrieval.turns import Search, Turns
 
@@ -124,8 +124,8 @@ class Answer(Response):
 class _Service:
     """Answers requests from an index."""
 
-    def __init__(self, index: Index, token: str | None, limits: Limits) -> None:
-        self._index, self._limits, self.held = index, limits, Held(limits)
+    def __init__(self, index: Index, token: str | None, limits: Limits, end: Callable[[str], None]) -> None:
+        self._index, self._limits, self.held, self._end = index, limits, Held(limits), end
         self.turns = Turns(limits.threads, limits.turn)
         self._token = None if token is None else _digest(f"Bearer {token}")
 
@@ -142,6 +142,9 @@ class _Service:
                 raise HTTPException(504, message) from error
             if isinstance(error, ClientDisconnect):
                 raise HTTPException(400, "the client disconnected") from error
+            if isinstance(error, ChangedIndexError):
+                self._end(str(error))
+                raise HTTPException(503, str(error)) from error
             if isinstance(error, RuntimeError):
                 logger.error("a search failed: %s", error)
                 raise HTTPException(500, str(error)) from error
@@ -222,9 +225,11 @@ def _busy(reason: str) -> HTTPException:
     return HTTPException(503, f"{reason}; try again", {"Retry-After": "1"})
 
 
-def create_app(index: Index, token: str | None, limits: Limits) -> Starlette:
-    """Build the application; requests must carry the `token`, if there is one."""
-    service = _Service(index, token, limits)
+def create_app(
+    index: Index, token: str | None, limits: Limits, end: Callable[[str], None] = lambda reason: None
+) -> Starlette:
+    """Build the application; requests must carry the `token`, if there is one. It calls `end` when it cannot go on."""
+    service = _Service(index, token, limits, end)
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[dict[str, Held]]:

@@ -6,19 +6,20 @@ Layout: ``DIR/index`` holds tantivy's files, ``DIR/manifest.json`` describes the
 from __future__ import annotations
 
 import contextlib
+import os
 import tempfile
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from pydantic import Field
 
 from verl_trgrpo import __version__
 from verl_trgrpo.common.files import json_lines, settle_directory, staged_directory, write_json
-from verl_trgrpo.common.foreign import ForeignFileError, is_entry
+from verl_trgrpo.common.foreign import ForeignFileError, is_entry, open_foreign
 from verl_trgrpo.common.options import Options
 from verl_trgrpo.common.progress import Progress, no_progress
 from verl_trgrpo.common.text import shorten
@@ -64,6 +65,10 @@ class Hit:
     score: float
 
 
+class ChangedIndexError(RuntimeError):
+    """Report that a file of an open index was written to: what it finds can be wrong."""
+
+
 class Index:
     """An open index. Its files are memory-mapped, so processes share them; threads may search at the same time.
 
@@ -77,6 +82,9 @@ class Index:
             ValueError: `directory` is not an index, has another format, or is damaged.
         """
         manifest = check_complete(directory)
+        # Open files, not paths: the index may be replaced by another one, and this one remains what it is.
+        self._opened = {path: open_foreign(path) for path in (directory / FILES / name for name in manifest.files)}
+        self._noted = {path: _state(file) for path, file in self._opened.items()}
         try:
             self._schema, self._searcher = _open(directory / FILES, manifest.files)
         except ValueError as error:
@@ -88,8 +96,10 @@ class Index:
         """Return at most `topk` (at least 1) hits for each query, best first; a query without words has none.
 
         Raises:
+            ChangedIndexError: a file of the index has changed since it was opened.
             RuntimeError: tantivy failed; never because of the query.
         """
+        self._check_unchanged()
         try:
             return [self._search(query, topk) for query in queries]
         except BaseException as error:
@@ -97,6 +107,13 @@ class Index:
             if type(error).__name__ != "PanicException":
                 raise
             raise RuntimeError(f"tantivy failed: {error}") from error
+        finally:
+            self._check_unchanged()
+
+    def _check_unchanged(self) -> None:
+        for path, file in self._opened.items():
+            if _state(file) != self._noted[path]:
+                raise ChangedIndexError(f"{path} has changed while the index was open; build the index again")
 
     def _search(self, query: str, topk: int) -> list[Hit]:
         from tantivy import Occur, Query
@@ -118,6 +135,11 @@ class Index:
         text = as_unicode(query[:MAX_CHARACTERS])
         counts = Counter(self._content_analyzer.analyze(text) or self._analyzer.analyze(text))
         return dict(list(counts.items())[:MAX_TERMS])
+
+
+def _state(file: BinaryIO) -> tuple[int, int]:
+    status = os.fstat(file.fileno())
+    return status.st_size, status.st_mtime_ns
 
 
 def _open(directory: Path, names: Iterable[str]) -> tuple[Any, Any]:
@@ -162,7 +184,7 @@ def read_manifest(directory: Path) -> IndexManifest | None:
 
 
 def _manifest(directory: Path) -> IndexManifest | None:
-    manifest = read_typed(directory / MANIFEST, IndexManifest)
+    manifest = read_typed(directory / MANIFEST, IndexManifest, mark="format")
     return manifest if manifest.format is not None and manifest.files else None
 
 

@@ -20,7 +20,8 @@ class Limits:
     ``tests/retrieval/test_limits.py`` has a load for each that would exceed it.
 
     Args:
-        connections: Open connections; then the one that is idle for longest is closed, or the new one if all are in use.
+        connections: Open connections; then the oldest whose request is not here yet is closed, or the one that is idle for
+            longest, or the new one if the application is at work for all.
         head_bytes: Bytes of a request that are not its body: address, headers, what stands between the pieces of a body.
         headers: Headers of a request, which take more memory than their bytes.
         body_bytes: Bytes of the body of a request.
@@ -121,17 +122,15 @@ class BoundedProtocol(HttpToolsProtocol):
         self.timeout_keep_alive_task = self.loop.call_later(self.timeout_keep_alive, self.timeout_keep_alive_handler)
         self._look()
         if self.held.connections > self.held.limits.connections:
-            idle = [
-                one for one in self.connections if isinstance(one, BoundedProtocol) and one is not self and one.idle()
-            ]
-            if idle:
-                min(idle, key=lambda one: one.moved).transport.abort()
+            others = [one for one in self.connections if isinstance(one, BoundedProtocol) and one is not self]
+            if spare := [one for one in others if one.spare()]:
+                min(spare, key=lambda one: (one.began is None, one.began or one.moved)).transport.abort()
             else:
                 self._refuse(503)
 
-    def idle(self) -> bool:
-        """Return whether the connection has no request and no answer."""
-        return self.began is None and not self._at_work() and not self.buffered and not self.transport.is_closing()
+    def spare(self) -> bool:
+        """Return whether the connection has neither an answer nor a request that the application has seen."""
+        return not self._at_work() and not self.buffered and not self.transport.is_closing()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Release what the connection held."""

@@ -104,7 +104,7 @@ def serve(options: ServerOptions, ready: Callable[[str, int], None], limits: Lim
     time, with the URL for searches and the number of documents.
 
     Raises:
-        ValueError: the index or the address cannot be used.
+        ValueError: the index or the address cannot be used, or a file of the index has changed.
         RuntimeError: the process died twice in a row.
     """
     if options.stop_with_stdin:
@@ -143,10 +143,12 @@ def _serve_once(
         signal.pthread_sigmask(signal.SIG_UNBLOCK, _STOPS)
         sender.close()
         with contextlib.suppress(EOFError):
-            started = receiver.recv()
-            if isinstance(started, str):
-                raise ValueError(started)
-            ready(started)
+            while not isinstance(said := receiver.recv(), str):
+                ready(said)
+            listener.close()
+            worker.terminate()
+            worker.join()
+            raise ValueError(said)
         worker.join()
     if stopped or not worker.exitcode:
         return None
@@ -154,7 +156,7 @@ def _serve_once(
 
 
 def _work(options: ServerOptions, listener: socket.socket, limits: Limits | None, sender: Connection) -> None:
-    """Serve in this process; send the number of documents when it begins, or why it cannot."""
+    """Serve in this process; send the number of documents when it begins, and why it cannot begin or go on."""
     from uvicorn import Config, Server
 
     from verl_trgrpo.retrieval.app import create_app
@@ -170,7 +172,7 @@ def _work(options: ServerOptions, listener: socket.socket, limits: Limits | None
         sender.send(str(error))
         return
     config = Config(
-        create_app(index, options.token(), limits),
+        create_app(index, options.token(), limits, cache(sender.send)),  # a pipe holds few messages that are not read
         http=BoundedProtocol,
         ws="none",  # a connection that becomes a web socket would leave the bounds
         lifespan="on",

@@ -6,16 +6,20 @@ step in the tracker file without checking the directory; this module checks it.
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import os
 import re
 import zipfile
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from verl_trgrpo.common.files import write_text
 from verl_trgrpo.common.findings import InvalidInputError
 from verl_trgrpo.common.foreign import ForeignFileError, open_foreign, read_foreign, real_path
+from verl_trgrpo.runs.metrics import read_steps
+from verl_trgrpo.runs.records import read_record
 
 TRACKER = "latest_checkpointed_iteration.txt"
 DATA_STATE = "data.pt"
@@ -49,6 +53,14 @@ def latest_checkpoint(run_dir: Path) -> Path | None:
         return None
 
 
+def holds_checkpoint(run_dir: Path) -> bool:
+    """Return whether there is a checkpoint that this start or, after a repair, a later one may continue."""
+    try:
+        return choose_checkpoint(run_dir)[0] is not None
+    except InvalidInputError:
+        return True
+
+
 def choose_checkpoint(run_dir: Path) -> tuple[Path | None, str]:
     """Return the checkpoint to resume from: the tracked one if it is complete, else the latest complete one.
 
@@ -73,10 +85,11 @@ def choose_checkpoint(run_dir: Path) -> tuple[Path | None, str]:
     if others := [other for other in there if other != tracked and not damage(other)]:
         chosen = max(others, key=step_of)
         return chosen, f"{found}; going on from {chosen.name}, the latest checkpoint that is whole"
-    if not has_tracker and not any((checkpoint / DATA_STATE).exists() for checkpoint in there):
-        # veRL writes the state of the data after the weights: these saves were begun and not ended.
-        names = ", ".join(sorted(checkpoint.name for checkpoint in there))
+    lost = "" if has_tracker else _lost(run_dir, there)
+    if not has_tracker and not lost:
+        names = _names(there)
         return None, f"{names} was not saved to its end, and no other checkpoint is there" if names else ""
+    found += f"; {lost}" if lost else ""
     message = (
         f"{run_dir} has no checkpoint that can be loaded ({found}); restore one, or start over with "
         "trainer.resume_mode=disable"
@@ -98,6 +111,8 @@ def settle_checkpoint(run_dir: Path) -> list[str]:
     """
     chosen, note = choose_checkpoint(run_dir)
     if chosen is None:
+        if not note and (reached := last_trained(run_dir)):
+            note = f"the metrics reach step {reached}, and no checkpoint is there"
         return [f"{note}; the run starts from scratch"] if note else []
     if note:
         write_text(run_dir / TRACKER, str(step_of(chosen)))
@@ -105,21 +120,56 @@ def settle_checkpoint(run_dir: Path) -> list[str]:
 
 
 def abandon_checkpoints(run_dir: Path, attempt: int) -> Path | None:
-    """Move all checkpoints and the tracker file into ``abandoned-<attempt>``, for an attempt that starts over.
+    """Move all checkpoints and the tracker file into ``abandoned-N``, for an attempt that starts over.
+
+    N is `attempt`, or the next number that is free.
 
     The tracker file is moved last, so that an interruption leaves checkpoints that match the recorded configuration.
 
     Returns:
         the new directory, or None if there was nothing to move.
     """
-    found = [*checkpoints(run_dir), *(path for path in [run_dir / TRACKER] if path.is_file())]
+    found = [*checkpoints(run_dir), *(path for path in [run_dir / TRACKER] if os.path.lexists(path))]
     if not found:
         return None
-    abandoned = run_dir / f"abandoned-{attempt}"
-    abandoned.mkdir(exist_ok=True)
+    names = (run_dir / f"abandoned-{number}" for number in itertools.count(attempt))
+    abandoned = next(name for name in names if not os.path.lexists(name))
+    abandoned.mkdir()
     for path in found:
         path.rename(abandoned / path.name)
     return abandoned
+
+
+def last_trained(run_dir: Path) -> int:
+    """Return the last step that the metrics or ``run.json`` say was trained, 0 where they say nothing."""
+    reached = [read_record(run_dir, needed=False).last_step or 0]
+    with contextlib.suppress(ValueError, OSError):  # what cannot be read says nothing
+        reached += [step.number for step in read_steps(run_dir)]
+    return max(reached)
+
+
+def _lost(run_dir: Path, there: Sequence[Path]) -> str:
+    """Return why incomplete directories of a run without a tracker file cannot come from a kill in its first save.
+
+    Return "" if they can. veRL writes the state of the data after the weights, and metrics of a step after its save.
+    """
+    if ended := [checkpoint for checkpoint in there if (checkpoint / DATA_STATE).exists()]:
+        return f"{_names(ended)} has {DATA_STATE}, which is saved last, and is incomplete"
+    reached = last_trained(run_dir) if there else 0
+    if passed := [checkpoint for checkpoint in there if step_of(checkpoint) <= reached]:
+        return f"{_names(passed)} is incomplete although step {reached} was trained, after that save"
+    begun = [checkpoint for checkpoint in there if any(path.is_file() for path in checkpoint.rglob("*.pt"))]
+    return f"{_names(begun)} are all incomplete, and a kill interrupts one save" if len(begun) > 1 else ""
+
+
+def _names(there: Sequence[Path]) -> str:
+    return ", ".join(checkpoint.name for checkpoint in sorted(there, key=step_of))
+
+
+def links_of_saves(run_dir: Path, first_step: int) -> list[Path]:
+    """Return the links that saves after `first_step` would write through; those of earlier checkpoints are read alone."""
+    places = [run_dir / TRACKER, *(each for each in checkpoints(run_dir) if step_of(each) > first_step)]
+    return [path for place in places for path in (place, *place.rglob("*")) if path.is_symlink()]
 
 
 def damage(checkpoint: Path) -> list[str]:

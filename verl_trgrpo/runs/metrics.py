@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import math
 import re
 from collections.abc import Sequence
@@ -13,8 +12,8 @@ from typing import Any
 
 from pydantic import field_validator
 
-from verl_trgrpo.common.foreign import ForeignFileError, lines_of, open_foreign
-from verl_trgrpo.common.typed import Number, Schema, Text, Whole, typed_line
+from verl_trgrpo.common.foreign import open_foreign
+from verl_trgrpo.common.typed import Number, Schema, Text, Whole, typed_lines
 
 # Names of the main metrics.
 REWARD = "critic/score/mean"
@@ -29,8 +28,6 @@ NO_ANSWER = "critic/no_answer_frac"
 CUT_OFF = "critic/cut_off_frac"
 
 _ATTEMPT = re.compile(r"metrics-(\d+)\.jsonl")
-
-logger = logging.getLogger(__name__)
 
 
 class MetricsLine(Schema):
@@ -98,26 +95,17 @@ class MetricsLog:
     def read(self) -> list[Step]:
         """Read what was written since the last call, and return all steps so far in order.
 
-        A line that veRL's logger did not write is left out; there is a warning for the first one of a file.
+        A line that veRL's logger did not write is left out; there is a warning for each file with such lines.
         """
         for path in self.attempts():
-            damaged: list[ForeignFileError] = []
-            with open_foreign(path) as file:
-                file.seek(self._offsets.get(path, 0))
-                for line in lines_of(file, path):
-                    if not line.endswith(b"\n"):
-                        break  # still being written
-                    begins = path not in self._offsets
-                    self._offsets[path] = self._offsets.get(path, 0) + len(line)
-                    number = self._lines[path] = self._lines.get(path, 0) + 1
-                    try:
-                        found = typed_line(MetricsLine, line, f"{path}, line {number},")
-                        self._add(
-                            found.step, {name: value for name, value in found.data.items() if value is not None}, begins
-                        )
-                    except ForeignFileError as error:
-                        damaged.append(error)
-            warn_of_lines(damaged)
+            start, lines = self._offsets.get(path, 0), self._lines.get(path, 0)
+            for size, found in typed_lines(MetricsLine, path, start, lines):
+                begins = path not in self._offsets
+                self._offsets[path] = self._offsets.get(path, 0) + size
+                self._lines[path] = self._lines.get(path, 0) + 1
+                if found:
+                    data = {name: value for name, value in found.data.items() if value is not None}
+                    self._add(found.step, data, begins)
         return [Step(number, dict(self._steps[number])) for number in sorted(self._steps)]
 
     def _add(self, number: int, data: dict[str, float], begins: bool) -> None:
@@ -145,9 +133,3 @@ def read_steps(path: Path) -> list[Step]:
         if not first.startswith(b'{"step"') or b'"data"' not in first:
             return []
     return MetricsLog(path).read()
-
-
-def warn_of_lines(damaged: Sequence[ForeignFileError]) -> None:
-    """Log a warning that lines of a file are damaged and left out, with what is wrong with the first one."""
-    if damaged:
-        logger.warning("%s; it is left out%s", damaged[0], f", as {len(damaged) - 1} more" if damaged[1:] else "")

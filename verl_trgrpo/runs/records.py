@@ -39,8 +39,9 @@ class RunRecord(Schema):
     finished: bool | None = None
     commit: Text | None = None
     versions: dict[Text, Text | None] = Field(default_factory=dict)
-    # The length that a training was asked for which reached its end, and the fingerprints of its data files.
+    # The length that a training was asked for which reached its end, the last step of any, and what its data files were.
     trained_for: dict[Text, Any] | None = None
+    last_step: Whole | None = None
     data_files: dict[Text, Text] = Field(default_factory=dict)
 
 

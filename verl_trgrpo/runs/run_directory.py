@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
-import re
 from collections.abc import Mapping, Sequence
 from io import BytesIO
 from itertools import pairwise
@@ -25,6 +24,7 @@ from verl_trgrpo.runs.checkpoints import choose_checkpoint, latest_checkpoint, s
 from verl_trgrpo.runs.compose import flat, resolved, selected
 from verl_trgrpo.runs.keys import LOSS, MODEL_PATH
 from verl_trgrpo.runs.records import ConfigKeys, read_options, read_record
+from verl_trgrpo.runs.references import check_references, inert
 
 CONFIG_FILE = "config.yaml"  # veRL's configuration, which made the checkpoints of the directory
 # Keys of run.json: the length that a training was asked for which reached its end, the last step of any training, the first
@@ -50,8 +50,6 @@ MAY_CHANGE = (
 _MAX_SHOWN, _MAX_VALUE = 5, 100
 # Bytes at each end of a data file that its fingerprint covers.
 _END = 1 << 20
-# What begins a resolver: all but a reference to another key, and oc.select, which veRL's configurations are full of.
-_RESOLVER = re.compile(r"\$\{(?!oc\.select:|[\w.\[\]]*\})")
 _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 # Names of settings that both trainers have.
@@ -251,6 +249,7 @@ def read_config(run_dir: Path) -> DictConfig | None:
         config = None if aliases else OmegaConf.load(BytesIO(content))
         if isinstance(config, DictConfig):
             config = inert(config)
+            check_references(config)
             names = [str(field.alias) for field in ConfigKeys.model_fields.values()]
             typed(ConfigKeys, {name: resolved(config, name) for name in names}, path)
             return config
@@ -263,23 +262,6 @@ def read_config(run_dir: Path) -> DictConfig | None:
         reason = first_line(error)
     message = f"{path} is damaged ({reason}); restore or remove it, or start over with trainer.resume_mode=disable"
     raise InvalidInputError([message])
-
-
-def inert(config: DictConfig) -> DictConfig:
-    """Return a copy without resolvers other than ``oc.select``; their text stays, as ``$ {oc.env:NAME}``.
-
-    A recorded configuration may be a stranger's, and its values are shown: ``${oc.env:NAME}`` would show variables of the
-    reader's environment.
-    """
-
-    def plain(value: Any) -> Any:
-        if isinstance(value, dict):
-            return {key: plain(item) for key, item in value.items()}
-        if isinstance(value, list):
-            return [plain(item) for item in value]
-        return value.replace("${", "$ {") if isinstance(value, str) and _RESOLVER.search(value) else value
-
-    return OmegaConf.create(plain(OmegaConf.to_container(config, resolve=False)))
 
 
 def _verl_settings(config: DictConfig) -> dict[str, Any]:

@@ -201,7 +201,8 @@ def read_answer(response: str, form: AnswerForm, thinking_opened: bool = False) 
             open. ``line``: the rest of the last line that begins with ``Answer:``, or the next line if that is empty, unless
             a box stands in it or behind; without such a line, the last box. ``hashes``: likewise with ``####``. ``tags``: the
             content of the last complete ``<answer>``, or a box in it. A sign, a factor or the like beside a box belongs to the
-            answer: ``x=-\boxed{5}`` states that; "not ``\boxed{5}``" and "``\boxed{5}`` or 7" state nothing.
+            answer: ``x=-\boxed{5}`` states that; "not ``\boxed{5}``", "``\boxed{5}`` or 7" and
+            "``\boxed{7}`` and ``\boxed{5}``" state nothing.
         thinking_opened: the prompt ends in ``<think>``, so a response without ``</think>`` was cut off in its reasoning.
     """
     text = after_reasoning(response, thinking_opened)
@@ -218,6 +219,8 @@ def read_answer(response: str, form: AnswerForm, thinking_opened: bool = False) 
         found = next(filter(None, line.groups()), "").strip().strip("*").strip()
         if (opened := _OPENS_FORMULA.fullmatch(found)) and not opened[1]:
             found = text[line.end() :].lstrip().partition("\n")[0].strip()
+        if _HEDGED.match(text[line.end() : line.end() + _AROUND]):
+            return None
         return _short(_END_TOKENS.sub("", found).strip())
     return _box_answer(text, box) if box else None
 
@@ -269,17 +272,36 @@ _PART_BEFORE = re.compile(
     r"\s{0,8}(?:[-+/_]|\^(?!\{?\s?\\circ|\\prime)|[0-9]|[a-zA-Z](?![a-zA-Z.])|\\(?:sqrt|pi|cdot|times|[dt]?frac|pm|mp|div|over|binom|ln|log"
     r"|sin|cos|tan|ne|neq)(?![a-zA-Z]))"
 )  # \sqrt{2}
+# What may not stand beside a final answer in its sentence: a denial in front, with only small words between; behind, a doubt, a
+# denial or another answer; another box.
+_OPENING = r"[\s$\\(\[*:={\"'“‘]{0,8}(?:\\[a-z]{1,10}\{[\s$\\(*]{0,8})?"
 _DENIED = re.compile(
-    r"(?:\bnot|n't|\bnever|\bnor|不是)(?: (?:equal to|equal|be|just|simply))?[\s$\\(\[*]{0,8}$", re.IGNORECASE
+    r"(?:\bnot|n['’]t|\bcannot|\bnever|\bn?either|\bnor|\b(?:anything|nothing|all|everything) but|\bexcept|\brefuse to"
+    r"|\bwrong|\bincorrect|\bfalse|\bunlikely|\binstead of|\brather than|\bother than|不是)"
+    r"(?: (?:the|an?|to|be|is|are|was|it|that|say|state|give|equals?|possibly|actually|really|just|simply|correct|right"
+    rf"|final|true|answer|value|result|solution|number|x)){{0,5}}{_OPENING}$",
+    re.IGNORECASE,
 )
-_MARKUP = r"[\s$\\)\]*.]{0,8}(?:\\text\{\s{0,3})?"
+_CLOSING = r"[\s$\\)\]}*.,;:…—–({\"'”’-]{0,12}(?:\\text\{\s{0,3})?"
+_BAD = (
+    r"(?:not (?:right|correct|true|sure|certain|the (?:right |correct |final )?answer)|wrong|incorrect|false|unsure)\b"
+)
 _HEDGED = re.compile(
-    rf"{_MARKUP}(?:\bor\b(?! (?:simply|equivalently|approximately|about|in|just|as))|或|(?:hundred|thousand|million"
-    rf"|billion|trillion|dozen|lakh|crore)s?\b"
-    r"|[万亿億萬千百]|\bis (?:not|wrong|incorrect|false)\b)",
+    rf"{_CLOSING}(?:\bor\b(?! (?:simply|equivalently|approximately|about|in|just|as))|或|\b(?:vs|versus|otherwise"
+    rf"|alternatively|perhaps|maybe"
+    rf"|possibly|unless|else|either|i guess)\b|(?:but )?(?:i['’]?\s?a?m )?{_BAD}|(?:that|this|it|which)(?: is|['’]s| was) {_BAD}"
+    r"|(?:is|was|does|can|could)(?:n['’]t|not)\b|(?:and|&|/)[\s$\\(]{0,4}-?[0-9.]{1,20}[\s$\\).]{0,4}$)"
+    r"|[\s$\\)\]*.]{0,8}(?:\\text\{\s{0,3})?(?:(?:hundred|thousand|million|billion|trillion|dozen|lakh|crore)s?\b|[万亿億萬千百]"
+    r"|\bis (?:not|wrong|incorrect|false)\b)"
+    r"|[\s$\\)\]}*]{0,8}\?",
     re.IGNORECASE,
 )  # or 7
 _OR = re.compile(r"\}[\s$\\)\]]{0,8}(?:\\text\{\s{0,3})?\bor\b[\s$\\(\[}*]{0,8}$", re.IGNORECASE)
+_OTHER_BOX = re.compile(
+    r"\\(?:boxed|fbox)\s{0,8}\{((?:[^{}]|\{[^{}]*\})*)\}[ \t$\\)\]}*]{0,8}(?:[,;/|&]|\\q?quad|—|--"
+    r"|(?:\\text\{\s{0,3})?\b(?:and|vs)\b)?[ \t$\\(\[{}*]{0,8}$",
+    re.IGNORECASE,
+)
 _AROUND = 300
 
 
@@ -294,7 +316,8 @@ def _box_answer(text: str, box: re.Match[str]) -> str | None:
             return None
         content, end = text[box.end() : place], place + 1
     before, behind = text[max(0, box.start() - _AROUND) : box.start()], text[end : end + _AROUND]
-    if _DENIED.search(before) or _HEDGED.match(behind) or _OR.search(before):
+    other = _OTHER_BOX.search(before)
+    if _DENIED.search(before) or _HEDGED.match(behind) or _OR.search(before) or (other and other[1] != content):
         return None
     front, back, delimited = _formula_around(before, behind)
     if not delimited and back[:1] in ("!", "("):

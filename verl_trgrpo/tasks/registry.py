@@ -87,7 +87,7 @@ _MATH, _DAPO, _MINERVA = (
     for name in ("score_math", "score_dapo", "score_minerva")
 )
 _SEARCH = Task("verl_trgrpo.tasks.search_qa.reward:score_search_qa")
-_GYM = "verl_trgrpo.tasks.reasoning_gym:"
+_GYM = "verl_trgrpo.tasks.reasoning_gym.reward:"
 
 # By data source; `*` stands for any characters.
 _tasks: dict[str, Task] = {

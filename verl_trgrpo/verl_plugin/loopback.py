@@ -29,28 +29,52 @@ ENVIRONMENT = {
 }
 
 
+def with_defaults(environment: Mapping[str, str], *defaults: Mapping[str, str]) -> dict[str, str]:
+    """Return `environment` with the `defaults` of variables that it lacks; one that is empty counts as missing."""
+    return {name: value for each in defaults for name, value in each.items()} | {
+        name: value for name, value in environment.items() if value or not any(name in each for each in defaults)
+    }
+
+
 def private_ray(environment: Mapping[str, str], temporary: Path = Path("/tmp")) -> dict[str, str]:
     """Return variables that keep other users of this machine out of a Ray cluster of the run's own; none that are set already.
 
     Ray lets everybody write into its directory, from which workers load code, and read the file in which it keeps its token.
+    The directory lies in ``TMPDIR``, or in `temporary` without one.
 
     Raises:
-        InvalidInputError: the directory belongs to somebody else, or others have rights in it.
+        InvalidInputError: the directory cannot be made, belongs to somebody else, or others have rights in it.
     """
     variables = {}
-    if not {"RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"} & environment.keys():
+    if not environment.get("RAY_AUTH_TOKEN") and not environment.get("RAY_AUTH_TOKEN_PATH"):
         variables["RAY_AUTH_TOKEN"] = secrets.token_hex(32)
-    if not {"RAY_TMPDIR", "TMPDIR"} & environment.keys():
-        # Short: a socket's path has at most 107 characters, of which Ray's part takes 69.
-        directory = temporary / f"trgrpo-{os.getuid()}"
+    if not environment.get("RAY_TMPDIR"):
+        variables["RAY_TMPDIR"] = str(_private(Path(environment.get("TMPDIR") or temporary).absolute()))
+    return variables
+
+
+def _private(temporary: Path) -> Path:
+    """Return `temporary` if it is a directory of this user alone, else such a directory in it."""
+    # Short: a socket's path has at most 107 characters, of which Ray's part takes 69.
+    directory, remedy = temporary / f"trgrpo-{os.getuid()}", "set RAY_TMPDIR to one that is"
+    try:
+        if _of_this_user_alone(temporary.stat()):
+            return temporary
+        if (
+            temporary.stat().st_mode & (stat.S_IWOTH | stat.S_ISVTX) == stat.S_IWOTH
+        ):  # others could put theirs in its place
+            raise InvalidInputError([f"{temporary}: others can rename what is in it; chmod +t, or {remedy}"])
         with suppress(FileExistsError):
             directory.mkdir(mode=0o700)
-        status = directory.lstat()
-        if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid() or status.st_mode & 0o077:
-            message = f"{directory}: not a directory of this user alone; remove it, or set RAY_TMPDIR to one that is"
-            raise InvalidInputError([message])
-        variables["RAY_TMPDIR"] = str(directory)
-    return variables
+        if not _of_this_user_alone(directory.lstat()):
+            raise InvalidInputError([f"{directory}: not a directory of this user alone; remove it, or {remedy}"])
+    except OSError as error:
+        raise InvalidInputError([f"{directory}: not a directory ({error.strerror}); {remedy}"]) from error
+    return directory
+
+
+def _of_this_user_alone(status: os.stat_result) -> bool:
+    return stat.S_ISDIR(status.st_mode) and status.st_uid == os.getuid() and not status.st_mode & 0o077
 
 
 def bind_stores() -> None:

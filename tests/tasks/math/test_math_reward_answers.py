@@ -122,3 +122,41 @@ COUNTED = "How many purple zebras are left?\nA) a dozen\nB) none of them\nC) twe
 )  # fmt: skip
 def test_words_of_the_question_are_understood(gold, answer, right):
     assert score(gold, answer, extra_info=reward_input({}, COUNTED))["acc"] == right
+
+
+DENIALS = (
+    "not", "NOT", "never", "no", "or 7", "7 or", "7 vs", "7 otherwise", "it's not", "I do not know", "any value except",
+    "anything but",
+    "maybe", "probably", "nicht", "wrong answer", "value is not",
+    "the answer is not", "total unlike", "不是", r"\neg", r"\lnot", r"\not",
+    r"\sim", r"\nsim", "seven", "7 is",
+)  # fmt: skip
+PLACES = ("{} x=5", r"\text{{{}}}=5", r"\text{{{} }}x=5", "{}=5", r"x \text{{ {} }} y=5", r"x_{{\text{{{}}}}}=5")
+SENTENCES = [
+    r"{}, or 7", "{}; or 7", "{} -- or 7", "{} … or 7", "{} perhaps 7", "{}, maybe 7", "{} vs 7", "{} otherwise 7",
+    "{} isn't right",
+    "{} (wrong)", "{}: wrong", "{}. That is wrong.", "{}?", "{}, but I'm not sure", r"\boxed{{7}} and {}", r"\boxed{{7}}, {}",
+    r"\boxed{{7}} \quad {}",
+    "It cannot be {}", "It can't possibly be {}",
+    r"not \textbf{{{}}}", "It is anything but {}", "wrong: {}",
+    "I refuse to say {}", "{} and 7.",
+]  # fmt: skip
+QUANTITIES = (
+    r"\text{Area}", r"\text{Area of } ABC", r"\text{Total cost}", "Total", r"P(A|B)", r"f^{-1}(x)",
+    r"V_{\text{max}}", r"x_{\min}", "AB", "ABCD",
+    r"\angle ABC",
+    r"\frac{dy}{dx}",
+    r"\overline{AB}", r"\operatorname{Area}", r"\mathrm{E}[X]", "2k+3", r"\lim_{x\to 0} f(x)", r"\vec{v}",
+)  # fmt: skip
+
+
+def test_nothing_but_a_name_may_stand_in_front_of_the_equals_sign():
+    texts = [place.format(word) for word in DENIALS for place in PLACES] + ["x\u0338=5", "\u0336x=5", r"7\to x=5"]
+    assert [text for text in texts if compute_score("math", rf"\boxed{{{text}}}", "5")["acc"]] == []
+    named = [rf"\boxed{{{name}=5}}" for name in QUANTITIES]
+    assert [text for text in named if not compute_score("math", text, "5")["acc"]] == []
+
+
+@pytest.mark.parametrize("box", [r"\boxed{5}", r"$\boxed{5}$", r"**\boxed{5}**"])
+def test_a_sentence_that_denies_or_adds_to_the_box_states_nothing(box):
+    assert [text for text in SENTENCES if compute_score("math", text.format(box), "5")["acc"]] == []

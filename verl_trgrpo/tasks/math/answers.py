@@ -24,6 +24,7 @@ from verl_trgrpo.tasks.math.forms import (
     Form,
     Kind,
     has_members,
+    is_left_side,
     split_name,
     split_qualifier,
 )
@@ -303,7 +304,14 @@ def _last_value(text: str) -> Form | None:
     """Return what follows the last `=`, if the text has no other relation and that is a single value."""
     *left, last = split_top_level(text, "=")
     signs = set(_ANY_RELATION.findall(text))
-    if not left or not all(left) or not last or signs != {"="} or any(map(NOT_EQUAL.search, left)):
+    if (
+        not left
+        or not all(left)
+        or not last
+        or signs != {"="}
+        or any(map(NOT_EQUAL.search, left))
+        or not all(map(is_left_side, left))
+    ):
         return None
     form = _read(last)
     return None if form.items or form.kind == "relation" else replace(form, chain=_constants(left))

@@ -10,6 +10,7 @@ from math import inf
 from typing import Literal
 
 from verl_trgrpo.tasks.math.numbers import Number
+from verl_trgrpo.tasks.math.parser import FUNCTIONS, GREEK
 from verl_trgrpo.tasks.math.spelling import split_top_level
 from verl_trgrpo.tasks.math.units import Unit
 
@@ -151,16 +152,83 @@ CONSTANT = re.compile(r"(?:\\(?:frac|sqrt|pi|cdot|times)(?![a-zA-Z])|[^a-zA-Z\\]
 NOT_EQUAL = re.compile(r"(?:(?<![0-9)])!|\\not)$")  # x!; x\not
 _MAX_NAME = 60
 
+# What a left side is made of: commands of names and operations; of words, those that name a quantity and small words between.
+_COMMAND_NAMES = """
+    angle arg aligned bar begin big binom cdot circ cos ddot dfrac div dot dots end frac gcd geq hat infty int iint ldots
+    left lfloor rfloor lceil rceil leq lim ln log mathbb mathbf mathcal max mid min nabla neq oint overline overrightarrow
+    pm prime prod quad right sqrt sum text tilde times to triangle variable vec widehat
+"""
+_COMMANDS = {*GREEK.split(), *FUNCTIONS, *_COMMAND_NAMES.split()}
+_QUANTITY_NAMES = """
+    age amount angle answer area average base capacity center centre change charge chance circumference coefficient
+    coefficients constant coordinates cost count current degree density derivative diameter difference dimension discount
+    distance domain energy entropy expectation expression factor flux force fraction frequency function gain gcd hcf height
+    income inradius integer interest intersection inverse lcm length limit loss mass max maximum mean median midpoint min
+    minimum mode momentum number odds order output percent percentage perimeter period point points position power pressure
+    price probability product profit proportion quotient radius range rank rate ratio remainder resistance result revenue
+    root roots salary score share side slope solution solutions speed standard sum surface tax temperature term time total
+    value values variance velocity vertex voltage volume wage weight width work year zeros lhs rhs
+"""
+_QUANTITIES = frozenset(_QUANTITY_NAMES.split())
+_BESIDE_QUANTITY_NAMES = """
+    a an and arithmetic as at between by central common cross cross-sectional current daily deviation digit digits edge
+    expected final first from geometric greatest in initial inner interior largest last lateral least left minimal maximal
+    monthly multiple new numbers of original outer per prime real required right second sectional selling shaded side sides
+    small smallest large solid square squared squares circle triangle rectangle cube sphere cone cylinder polygon region
+    third the to total two three units unit x y z ways with
+"""
+_BESIDE_QUANTITIES = frozenset(_BESIDE_QUANTITY_NAMES.split())
+_PRODUCT = re.compile(
+    r"(?!(?i:n[oey]|or|if|vs|is|as|so|un|not|nor|non|but|any|all|yes|bad|never|none|false|wrong|maybe)$)"
+    r"(?:[A-Z]{1,5}|[a-zA-Z]{1,2}|[abcdpqrxyz]{3,4})"
+)  # ABC; kP; xyz
+_INDEX_NAMES = "max min avg tot total net in out eff rms new old one two left right final initial sum opt mean"
+_INDICES = frozenset(_INDEX_NAMES.split(" "))
+_LEFT_TOKEN = re.compile(
+    r"\\text\{(?P<text>[^{}]*)\}|(?P<index>_\{\\text\{[^{}]*\}\}|_\{[a-zA-Z]+\})|\\(?P<command>[a-zA-Z]+)"
+    r"|(?P<run>[a-zA-Z]+(?:[ -][a-zA-Z]+)*)"
+    r"|(?P<sign>\\[{}|,]|(?<![0-9]):|[0-9 ()\[\]{}|+*/^_'.,;!<=>&-])"
+)  # \text{Area of}; _{\text{max}}; \alpha; Area of the square; 7; +
+
+
+def is_left_side(left: str) -> bool:
+    r"""Return whether a text may stand in front of `=`: a formula, or words that name a quantity (`\text{Area of }ABC`).
+
+    All that is in it has to be known, so no word that denies, doubts or chooses needs a rule of its own.
+    """
+    tokens = [*_LEFT_TOKEN.finditer(left)]
+    if "".join(token[0] for token in tokens) != left or (r"\to" in left and r"\lim" not in left):
+        return False
+    words = {word for token in tokens for word in _words_of(token)}
+    if not words:
+        return True
+    numbers = any(token["sign"] and token["sign"].isdigit() for token in tokens)
+    return not numbers and bool(words & _QUANTITIES) and words <= _QUANTITIES | _BESIDE_QUANTITIES
+
+
+def _words_of(token: re.Match[str]) -> list[str]:
+    """Return the words of a part of a left side in small letters; products of variables (`kP`, `AB`) and functions are none."""
+    if token["index"]:
+        inner = re.findall(r"[^\W\d_]+", token["index"].replace(r"\text", " "))
+        return [word.casefold() for word in inner if not _PRODUCT.fullmatch(word) and word.casefold() not in _INDICES]
+    if token["command"]:
+        return [] if token["command"] in _COMMANDS else ["\\" + token["command"]]
+    if token["text"] is not None:
+        written = re.findall(r"[^\s,:()'.]+", token["text"])
+        return [word.casefold() for word in written if not (word[0].isupper() and _PRODUCT.fullmatch(word))]
+    runs = (token["run"] or "").replace("-", " ").split()
+    return [run.casefold() for run in runs if not (_PRODUCT.fullmatch(run) or run in FUNCTIONS)]
+
 
 def split_name(text: str) -> tuple[str, str] | None:
     """Return the name and the rest of `name=value`, where the left side names a quantity; None for other equations."""
     parts = split_top_level(text, "=")
     left = parts[0]
-    if len(parts) > 1 and all(parts) and not NOT_EQUAL.search(left) and len(left) <= _MAX_NAME:
+    if len(parts) > 1 and all(parts) and not NOT_EQUAL.search(left) and len(left) <= _MAX_NAME and is_left_side(left):
         is_sum = re.search(r"[+<>]|(?<!\{)-|\\(?:leq|geq|neq)", left.split("(")[0])
         if SIMPLE_NAME.fullmatch(left) or (_QUANTITY.fullmatch(left) and not is_sum):
             return left, parts[-1]
-    if match := _MEMBER.fullmatch(text):
+    if (match := _MEMBER.fullmatch(text)) and is_left_side(match[1]):
         return match[1], match[2]
     return None
 

@@ -11,7 +11,7 @@ from typing import Any
 
 Tree = tuple[Any, ...]
 
-_GREEK = (
+GREEK = (
     "alpha beta gamma delta epsilon varepsilon zeta eta theta vartheta iota kappa lambda mu nu xi pi rho sigma tau upsilon phi "
     "chi psi omega Gamma Delta Theta Lambda Xi Pi Sigma Upsilon Phi Psi Omega ell hbar infty partial"
 )
@@ -19,7 +19,7 @@ _ACCENTS = "bar overline hat widehat tilde vec overrightarrow mathbb mathcal var
 _SCRIPT = r"_(?:[0-9a-zA-Z]|\\[a-zA-Z]+|\{[^{}]*\})"
 _TOKEN = re.compile(
     rf"(?P<name>(?:\\(?:{'|'.join(_ACCENTS.split())}) ?(?:\{{[^{{}}]*\}}|[a-zA-Z](?![a-zA-Z]))"
-    rf"|\\(?:{'|'.join(_GREEK.split())})(?![a-zA-Z])"
+    rf"|\\(?:{'|'.join(GREEK.split())})(?![a-zA-Z])"
     rf"|[a-zA-Z])(?: ?{_SCRIPT})?'*)"
     r"|(?P<number>[0-9]+(?:\.[0-9]+)?|\.[0-9]+)|(?P<command>\\[a-zA-Z]+|\\.)|(?P<sign>[^\s])"
 )  # `\vec{u}_1`, `x_{12}''`, `3.5`, `\frac`, `+`

@@ -1,0 +1,1 @@
+"""Any task of reasoning-gym, with its own verifier as the reward."""
