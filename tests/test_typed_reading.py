@@ -43,6 +43,7 @@ def place(tmp_path_factory):
     write_lines(run / "answers.jsonl", RESPONSES)
     (run / "arguments.json").write_text('{"seed": 0}')
     shutil.copytree(CHECKPOINT, place / "model")
+    (place / "model" / "w.index.json").write_text('{"weight_map": {"w": "model.safetensors"}}')
     data_set(place / "data").write({"train": [row()]}, arrow_schema())
     build_index(IndexOptions(write_corpus(place / "corpus", PASSAGES), place / "index"))
     actor, merged = save_checkpoint(place / "sharded", 3) / "actor", place / SHARDED / "merged_hf"
@@ -78,6 +79,7 @@ def readers(place):
         "resume": lambda: raise_invalid(each.message for each in loading_findings(view)),
         "data": lambda: data_set(place / "data").is_there() or data_set(place / "data", seed=1).is_there(),
         "index": lambda: Index(place / "index").search(["polonium"], 1),
+        "weights": lambda: merged_model(str(model), place),
         "merged": lambda: merged_model(str(shards / "actor"), place),
         "code": lambda: raise_invalid(_code_errors(model, model, False, "model")),
         "facts": lambda: (model_facts(view.config), decoder()),
@@ -101,6 +103,8 @@ FILES = {
     "IndexManifest": ("index/manifest.json", [], ["index"], []),
     "Origin": (f"{SHARDED}/merged_hf/merged_from.json", [], ["merged"], []),
     "ShardRecord": (f"{SHARDED}/actor/fsdp_config.json", [], ["resume"], []),
+    "_Described": ("model/config.json", [], ["weights"], []),
+    "_Index": ("model/w.index.json", [], ["weights"], []),
     "ModelConfig": ("model/config.json", [], ["code", "facts"], []),
 }
 # Whose readers need veRL.

@@ -11,8 +11,9 @@ from tests.analysis.conftest import command
 from tests.core.reference import published_weight
 from verl_trgrpo.analysis.options import parse_shaping
 from verl_trgrpo.analysis.rollouts import Rollout
-from verl_trgrpo.analysis.tokens import Shown, Token, choose, render_tokens, token_figures, token_texts
+from verl_trgrpo.analysis.tokens import Shown, Token, choose, render_tokens, token_figures
 from verl_trgrpo.cli.main import main
+from verl_trgrpo.data.renderer import pieces
 
 
 def test_figures_of_every_token(policy, rollouts):
@@ -57,9 +58,9 @@ class ByteTokenizer:
 
 def test_a_character_of_several_tokens_comes_whole():
     ids = list("a ü 漢 b".encode())
-    texts = token_texts(ByteTokenizer(), ids)
+    texts = pieces(ByteTokenizer(), ids)
     assert len(texts) == len(ids) and "".join(texts) == "a ü 漢 b" and "ü" in texts and "漢" in texts
-    assert token_texts(ByteTokenizer(), [*b"x", 0xE6]) == ["x", "\ufffd"]
+    assert pieces(ByteTokenizer(), [*b"x", 0xE6]) == ["x", "\ufffd"]
 
 
 class Collector(HTMLParser):

@@ -2,6 +2,7 @@
 
 import io
 import shutil
+from pathlib import Path
 
 import pytest
 import torch
@@ -76,6 +77,17 @@ def test_weights_that_are_not_finite_are_refused_and_the_latest_finite_ones_offe
         finding.level is ERROR and "global_step_3/actor/model_world_size_2_rank_1.pt: w has 4 values" in finding.message
     )
     assert f"resume_from_path={tmp_path}/global_step_1" in finding.message
+
+
+def test_a_shard_that_cannot_be_searched_is_a_warning_and_hides_no_other(tmp_path):
+    actor = save_checkpoint(tmp_path, 1, ranks=2) / "actor"
+    torch.save({"w": torch.ones(4)}, actor / "model_world_size_2_rank_0.pt")
+    torch.save({"w": torch.ones(4), "o": Path}, actor / "model_world_size_2_rank_1.pt")
+    [finding] = loading_findings(view_of(tmp_path), weights=True)
+    assert finding.level is WARNING and "rank_1.pt was not searched" in finding.message
+    torch.save({"w": torch.full((4,), float("nan"))}, actor / "model_world_size_2_rank_0.pt")
+    [finding] = loading_findings(view_of(tmp_path), weights=True)
+    assert finding.level is ERROR and "rank_0.pt: w has 4 values" in finding.message
 
 
 def test_a_checkpoint_that_holds_everything_is_fine(tmp_path):

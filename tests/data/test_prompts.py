@@ -9,7 +9,8 @@ import pytest
 
 from tests.conftest import composed
 from verl_trgrpo.common.findings import InvalidInputError
-from verl_trgrpo.data.prompts import RolloutPrompts, agent_loops, tool_schemas
+from verl_trgrpo.data.prompts import RolloutPrompts, agent_loops, model_facts, tool_schemas
+from verl_trgrpo.data.renderer import Renderer, open_tokenizer
 from verl_trgrpo.demos.puzzles import CHECKPOINT
 
 MODEL, ROLLOUT = "actor_rollout_ref.model", "actor_rollout_ref.rollout"
@@ -115,8 +116,8 @@ def test_ids_and_loop_are_those_of_verl(file, tmp_path, monkeypatch, name):
     prompts = RolloutPrompts(config)
     [found] = prompts.of(pq.read_table(data).to_pylist())
     assert found == verl_prompt(config, data)
-    text = prompts.decode(found.token_ids)
-    assert text == prompts.tokenizer.decode(found.token_ids)
+    text = prompts.tokenizer.decode(found.token_ids)
+    assert text == open_tokenizer(str(CHECKPOINT), False).decode(found.token_ids)
     assert part in text and ("[add]" in text) == ("[add]" in part)
 
 
@@ -131,9 +132,10 @@ def test_the_filter_counts_the_tools_of_the_run_for_every_loop(file, tmp_path, m
     prompts, rows = RolloutPrompts(config), pq.read_table(data).to_pylist()
     [length] = prompts.lengths(rows, filtered=True)
     assert [length] > prompts.lengths(rows) == [len(found.token_ids) for found in prompts.of(rows)]
+    tokenizer = Renderer(model_facts(config)).tokenizer
     for limit, kept in ((length, 1), (length - 1, 0)):
         config.data.max_prompt_length = limit
-        assert len(RLHFDataset([str(data)], prompts.tokenizer, config.data)) == kept
+        assert len(RLHFDataset([str(data)], tokenizer, config.data)) == kept
 
 
 def test_a_row_without_a_name_in_its_column_has_no_loop(file):

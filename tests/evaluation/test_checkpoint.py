@@ -6,6 +6,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+import torch
 import yaml
 from omegaconf import OmegaConf
 from transformers import AutoModelForCausalLM, AutoTokenizer
@@ -159,7 +160,9 @@ def test_a_merged_checkpoint_of_verl_is_not_merged_again(run_dir, tmp_path):
     checkpoint = run_dir / "global_step_20"
     (checkpoint / "actor").mkdir(parents=True)
     (checkpoint / "actor/fsdp_config.json").write_text("{}")
-    (checkpoint / "actor/model_world_size_1_rank_0.pt").write_bytes(b"no merger could read this")
+    torch.save(
+        {"no mesh": torch.ones(2)}, checkpoint / "actor/model_world_size_1_rank_0.pt"
+    )  # no merger could take this
     shutil.copytree(run_dir / "global_step_5", checkpoint / "merged_hf")
     write_json(checkpoint / "merged_hf/merged_from.json", fingerprint(str(checkpoint / "actor")))
     assert main(["export", str(checkpoint), "--out", str(tmp_path / "out")]) == 0
@@ -175,7 +178,7 @@ def checkpoint(tmp_path):
     (actor / "huggingface").mkdir(parents=True)
     (actor / "huggingface" / "config.json").write_text("{}")
     (actor / "fsdp_config.json").write_text(json.dumps({"FSDP_version": 2, "world_size": 1}))
-    (actor / "model_world_size_1_rank_0.pt").write_bytes(b"broken")
+    torch.save({"w": torch.ones(2)}, actor / "model_world_size_1_rank_0.pt")
     return actor.parent
 
 

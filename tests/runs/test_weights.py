@@ -1,5 +1,6 @@
 """Weights that are not finite are found in every tensor, at every place, in every type of number and kind of file."""
 
+import json
 import os
 import shutil
 
@@ -9,6 +10,7 @@ from safetensors.torch import load_file, save_file
 
 from verl_trgrpo.common.foreign import ForeignFileError
 from verl_trgrpo.demos.puzzles import CHECKPOINT
+from verl_trgrpo.evaluation.checkpoint import export, fingerprint, merged_model
 from verl_trgrpo.runs import weights
 from verl_trgrpo.runs.weights import broken_weights
 
@@ -53,7 +55,7 @@ def test_every_type_of_number_is_searched(tmp_path, file, dtype):
     usual = {torch.float16, torch.bfloat16, torch.float32, torch.float64}
     assert len(values) == 3 or dtype not in usual
     try:
-        largest = 1.0 if dtype.is_complex else torch.finfo(dtype).max
+        largest = 1.0 if dtype.is_complex else min(torch.finfo(dtype).max, torch.finfo(torch.float32).max)
         clean = torch.full((7,), largest, dtype=torch.float64).to(dtype) if values else torch.zeros(7)
         KINDS[file]({"w": clean}, tmp_path / file)
     except (KeyError, RuntimeError, NotImplementedError):
@@ -91,6 +93,116 @@ def test_a_file_that_is_not_read_is_an_error_and_runs_nothing(tmp_path):
     os.mkfifo(path)
     with pytest.raises(ForeignFileError, match="no regular file"):
         broken_weights(tmp_path)
+
+
+class Arguments:
+    """An object, as trainers pickle theirs."""
+
+
+def object_in(path):
+    torch.save({"o": Arguments()}, path)
+
+
+UNREAD = {"a_pickle.bin": object_in, "z.bin": lambda path: path.write_bytes(b"garbage"), "a.index.json": lambda path:
+          path.write_text('{"weight_map": {"w": "../model.safetensors"}}'), "config.json": lambda path:
+          path.write_text('{"transformers_weights": "/model.safetensors"}'), "repeated.pt": lambda path:
+          torch.save({"w": torch.zeros(1).as_strided((1 << 38,), (0,))}, path), "shared.bin": lambda path:
+          torch.save(many_views(), path), "sparse.bin": lambda path:
+          torch.save({"w": torch.eye(3).to_sparse()}, path)}  # fmt: skip
+
+
+def many_views():
+    whole = torch.zeros(100_000)
+    return {f"v{i}": whole[i:] for i in range(20)}
+
+
+@pytest.mark.parametrize("name", UNREAD)
+def test_a_file_that_cannot_be_read_hides_no_other_and_is_refused(tmp_path, name):
+    UNREAD[name](tmp_path / name)
+    with pytest.raises(ForeignFileError):
+        broken_weights(tmp_path)
+    for other in KINDS:
+        KINDS[other]({"w": torch.tensor([float("nan")])}, tmp_path / other)
+        assert f"{other}: w has 1 value" in broken_weights(tmp_path)
+        (tmp_path / other).unlink()
+
+
+OTHERS = ("training_args.bin", "optimizer.bin", "optimizer.pt", "scheduler.pt", "scaler.pt", "rng_state.pth",
+          "rng_state_3.pth", "optim_world_size_2_rank_0.pt", "extra_state_world_size_2_rank_1.pt")  # fmt: skip
+
+
+def planted(model, write=save_file, dtype=torch.float32, value=float("nan"), name="model.safetensors"):
+    """Write the demo's weights with one of another value."""
+    tensors = {key: tensor.to(dtype) for key, tensor in load_file(CHECKPOINT / "model.safetensors").items()}
+    next(iter(tensors.values())).view(-1)[0] = value
+    (model / name).parent.mkdir(exist_ok=True)
+    write(tensors, model / name)
+    return dict.fromkeys(tensors, name)
+
+
+def legacy(tensors, path):
+    torch.save(tensors, path, _use_new_zipfile_serialization=False)
+
+
+def named_by_index(model):
+    names = planted(model, name="sub/part.safetensors")
+    (model / "model.safetensors.index.json").write_text(json.dumps({"weight_map": names}))
+
+
+def named_by_config(model):
+    planted(model, name="sub/own.safetensors")
+    content = json.loads((model / "config.json").read_text())
+    (model / "config.json").write_text(json.dumps(content | {"transformers_weights": "sub/own.safetensors"}))
+
+
+def as_float16(model):
+    planted(model, value=70_000.0)
+    content = json.loads((model / "config.json").read_text())
+    (model / "config.json").write_text(json.dumps(content | {"dtype": "float16"}))
+
+
+LAYOUTS = {
+    "legacy": lambda model: planted(model, legacy, name="pytorch_model.bin"),
+    "nested": lambda model: planted(model, lambda tensors, path: torch.save([{"m": tensors}], path), name="w.pt"),
+    "index": named_by_index,
+    "config": named_by_config,
+    "float64": lambda model: planted(model, dtype=torch.float64, value=1e300),
+    "beyond bfloat16": lambda model: planted(model, value=3.4028e38),
+    "beyond float16": as_float16,
+}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_every_layout_that_loaders_take_is_searched_for_what_they_load_it_as(tmp_path, layout):
+    model = shutil.copytree(CHECKPOINT, tmp_path / "model")
+    for name in OTHERS:
+        object_in(model / name)
+    assert merged_model(str(model), tmp_path) == str(model)
+    (model / "model.safetensors").unlink()
+    LAYOUTS[layout](model)
+    with pytest.raises(ValueError, match="has 1 value that is not finite"):
+        merged_model(str(model), tmp_path)
+
+
+def test_a_model_that_was_merged_before_is_searched_again(tmp_path):
+    shards = tmp_path / "actor"
+    shards.mkdir()
+    (shards / "fsdp_config.json").write_text("{}")
+    merged = shutil.copytree(CHECKPOINT, tmp_path / "merged_hf")
+    (merged / "merged_from.json").write_text(json.dumps(fingerprint(str(shards))))
+    assert merged_model(str(shards), tmp_path) == str(merged)
+    planted(merged)
+    with pytest.raises(ValueError, match=f"{merged}.* has 1 value that is not finite"):
+        merged_model(str(shards), tmp_path)
+
+
+def test_files_of_a_trainer_are_not_published(tmp_path):
+    model = shutil.copytree(CHECKPOINT, tmp_path / "run" / "global_step_2" / "actor" / "huggingface")
+    for name in OTHERS:
+        object_in(model / name)
+    export(tmp_path / "run", tmp_path / "out")
+    published = {path.name for path in (tmp_path / "out").iterdir()}
+    assert "model.safetensors" in published and not published & set(OTHERS)
 
 
 @pytest.mark.parametrize("command", ["export", "eval", "analyze"])

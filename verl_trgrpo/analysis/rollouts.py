@@ -264,7 +264,7 @@ def sample_rollouts(
 
 def _group(row: Row, start: torch.Tensor, responses: Sequence[torch.Tensor], prompts: RolloutPrompts) -> list[Rollout]:
     """Score the responses to one prompt, and compare them."""
-    texts = prompts.tokenizer.batch_decode(responses, skip_special_tokens=True)
+    texts = [prompts.tokenizer.decode(ids.tolist(), skip_special_tokens=True) for ids in responses]
     extra_info = reward_input(row.extra_info, row.messages, thinking_opened=prompts.thinking_opened)
     rewards = [compute_score(row.data_source, text, row.ground_truth, extra_info)["score"] for text in texts]
     given = torch.tensor(rewards)[:, None]

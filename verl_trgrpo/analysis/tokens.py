@@ -14,6 +14,7 @@ from verl_trgrpo.analysis.rollouts import Rollout, chunks, rollout_logits
 from verl_trgrpo.common.files import write_text
 from verl_trgrpo.common.progress import Progress, no_progress
 from verl_trgrpo.common.text import render_page
+from verl_trgrpo.data.prompts import BoundedTokenizer
 
 if TYPE_CHECKING:
     from verl_trgrpo.core import Shaping
@@ -72,7 +73,11 @@ def choose(rollouts: Sequence[Rollout], samples: int, most: int) -> list[Rollout
 
 @torch.no_grad()
 def token_figures(
-    tokenizer: Any, model: Any, rollouts: Sequence[Rollout], shaping: Shaping, progress: Progress = no_progress
+    tokenizer: BoundedTokenizer,
+    model: Any,
+    rollouts: Sequence[Rollout],
+    shaping: Shaping,
+    progress: Progress = no_progress,
 ) -> list[Shown]:
     """Compute the figures of every token of `rollouts`."""
     found = []
@@ -83,32 +88,17 @@ def token_figures(
         weights = shaping(probs.float()).double()
         plain = abs(rollout.advantage) * (1 - probs)
         columns = (probs, weights, plain * weights, plain, torch.special.entr(log_q.exp()).sum(-1))
-        pieces = token_texts(tokenizer, rollout.response.tolist())
+        pieces = tokenizer.pieces(rollout.response)
         rows = zip(pieces, *(column.tolist() for column in columns), strict=True)
         prompt = tokenizer.decode(rollout.prompt)
         found.append(Shown(prompt, rollout.advantage, [Token(*row) for row in rows]))
     return found
 
 
-def token_texts(tokenizer: Any, ids: Sequence[int]) -> list[str]:
-    """Return the string that each token adds to those before; a character of several tokens comes with its last one."""
-    texts, done = [], 0
-    for end in range(1, len(ids) + 1):
-        # A few tokens of context: some tokenizers drop a space at the beginning of a text.
-        context = tokenizer.decode(ids[max(0, done - 4) : done])
-        text = tokenizer.decode(ids[max(0, done - 4) : end])[len(context) :]
-        if text.endswith("\ufffd") and end < len(ids):
-            texts.append("")
-            continue
-        texts.append(text)
-        done = end
-    return texts
-
-
 def write_tokens(
     path: Path,
     label: str,
-    tokenizer: Any,
+    tokenizer: BoundedTokenizer,
     model: Any,
     rollouts: Sequence[Rollout],
     options: AnalyzeOptions,

@@ -339,7 +339,7 @@ def first_prompt(view: RunView) -> dict[str, Any] | None:
     try:
         part = next(file.tables([view.config.data.prompt_key, "agent_name", "extra_info"]))
         [(token_ids, agent)] = prompts.of(part.slice(0, 1).to_pylist())
-        text = prompts.decode(token_ids)
+        text = prompts.tokenizer.decode(token_ids)
     except (ValueError, RuntimeError):
         return None
     return {"file": str(file.path), "row": 0, "agent": agent, "tokens": len(token_ids), "text": text}

@@ -170,7 +170,7 @@ def _weights_findings(checkpoint: Path, view: RunView) -> list[Finding]:
             if broken := broken_weights(checkpoint / name):
                 findings.append(Finding.error(key, f"{broken}; start over with trainer.resume_mode=disable"))
         except ForeignFileError as error:
-            findings.append(Finding.not_checked(key, str(error)))
+            findings.append(Finding.warning(key, str(error)))
     return findings
 
 

@@ -154,6 +154,45 @@ def prompt_settings(config: DictConfig, model: str) -> DictConfig:
     return settings
 
 
+class BoundedTokenizer:
+    """The tokenizer of a model, opened and used within the limits of the sandbox; `model` is as `ask_model` takes it.
+
+    Its methods take and return what those of transformers do, and raise a ValueError if these raise, a RuntimeError beyond the
+    limits.
+    """
+
+    def __init__(self, model: Mapping[str, Any]) -> None:
+        self._model = model
+
+    @cached_property
+    def eos_token_id(self) -> int | None:
+        """Return the token that ends a text; None without one."""
+        found = self._ask("end token")
+        return found if isinstance(found, int) else None
+
+    def decode(self, token_ids: Iterable[int], **options: Any) -> str:
+        """Return the text of token ids."""
+        return str(self._ask("call", "decode", [*map(int, token_ids)], options))
+
+    def pieces(self, token_ids: Iterable[int]) -> list[str]:
+        """Return the string that each token adds to those before; a character of several tokens comes with its last one."""
+        return [*map(str, self._ask("pieces", [*map(int, token_ids)]))]
+
+    def encode(self, text: str, **options: Any) -> list[int]:
+        """Return the token ids of a text."""
+        return [*map(int, self._ask("call", "encode", text, options))]
+
+    def apply_chat_template(self, messages: list[dict[str, Any]], **options: Any) -> Any:
+        """Return what a chat template makes of messages: a text, or token ids."""
+        return self._ask("call", "apply_chat_template", messages, options)
+
+    def _ask(self, question: str, *arguments: Any) -> Any:
+        try:
+            return ask_model(question, self._model, *arguments, seconds=_TEMPLATE_SECONDS)
+        except TimeoutError as error:  # not a ValueError: the next text would take as long
+            raise RuntimeError(f"the tokenizer does not end ({error}); give another model") from error
+
+
 class RolloutPrompts:
     """Turn rows into token ids and agent loops as the rollouts of a run do.
 
@@ -179,18 +218,12 @@ class RolloutPrompts:
             raise ValueError(f"tokenizer={name} cannot be loaded ({first_line(error)}); check it") from error
         if not has_template:
             raise ValueError(f"tokenizer={name} has no chat template; give that of an instruction-tuned model")
+        self.tokenizer = BoundedTokenizer(self._model)
         self.thinking_opened = self._opens_thinking()
         self._prompt_key = OmegaConf.select(config, "data.prompt_key") or "prompt"
         self.default_agent = default_agent_of(config)
         self._tools = tool_schemas(config, TOOLS)
         self._filter_tools = tool_schemas(config, "data")
-
-    @cached_property
-    def tokenizer(self) -> Any:
-        """Return the tokenizer, opened in this process: for engines, after the sandbox could open it."""
-        from verl_trgrpo.data.renderer import Renderer
-
-        return Renderer(self._model).tokenizer
 
     def of(self, rows: Iterable[Mapping[str, Any]]) -> list[Prompt]:
         """Return the prompts of rows, which have their columns under the names that they have in the file.
@@ -214,13 +247,6 @@ class RolloutPrompts:
         if filtered:
             return self._rendered("lengths", [self._written(row, self._filter_tools) for row in rows])
         return self._rendered("lengths", [self._job(row) for row in rows])
-
-    def decode(self, token_ids: list[int]) -> str:
-        """Return the text of token ids. Raises a ValueError if the tokenizer cannot do that."""
-        try:
-            return str(ask_model("text", self._model, token_ids))
-        except TimeoutError as error:
-            raise ValueError(f"the tokenizer does not end ({error}); give another model") from error
 
     def _agent(self, row: Mapping[str, Any]) -> str | None:
         return row.get("agent_name", self.default_agent)  # None where the file has the column and the row no name

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import logging
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
@@ -39,9 +39,11 @@ def answer(question: str, model: Mapping[str, Any], *arguments: Any) -> dict[str
     """
     try:
         return {"value": QUESTIONS[question](model, *arguments)}
-    except MemoryError:
+    except (MemoryError, KeyboardInterrupt, SystemExit):
         raise
-    except Exception as error:  # transformers and templates raise many unrelated types
+    except (
+        BaseException
+    ) as error:  # transformers and templates raise many unrelated types, a panic of Rust no Exception
         return {"error": first_line(error)}
 
 
@@ -145,13 +147,34 @@ def _vocabulary(model: Mapping[str, Any]) -> dict[str, Any]:
     return {"highest": max(tokenizer.get_vocab().values(), default=-1), "has_template": bool(tokenizer.chat_template)}
 
 
+def pieces(tokenizer: Any, ids: Sequence[int]) -> list[str]:
+    """Return the string that each token adds to those before; a character of several tokens comes with its last one."""
+    texts, done = [], 0
+    for end in range(1, len(ids) + 1):
+        # A few tokens of context: some tokenizers drop a space at the beginning of a text.
+        context = tokenizer.decode(ids[max(0, done - 4) : done])
+        text = tokenizer.decode(ids[max(0, done - 4) : end])[len(context) :]
+        if text.endswith("\ufffd") and end < len(ids):
+            texts.append("")
+            continue
+        texts.append(text)
+        done = end
+    return texts
+
+
+def _call(model: Mapping[str, Any], method: str, argument: Any, options: dict[str, Any]) -> Any:
+    return getattr(_renderer(model).tokenizer, method)(argument, **options)
+
+
 QUESTIONS: dict[str, Callable[..., Any]] = {
     "open": _open,
     "has template": lambda model: _renderer(model).has_template,
     "thinking": lambda model: ends_in_think(_renderer(model).tokenizer, _renderer(model).options),
     "tokens": partial(_rendered, list),
     "lengths": partial(_rendered, len),
-    "text": lambda model, token_ids: _renderer(model).tokenizer.decode(token_ids),
+    "call": _call,
+    "pieces": lambda model, token_ids: pieces(_renderer(model).tokenizer, token_ids),
+    "end token": lambda model: _renderer(model).tokenizer.eos_token_id,
     "context": lambda model: getattr(_config(model), "max_position_embeddings", None),
     "linear modules": _linear_modules,
     "vocabulary": _vocabulary,

@@ -23,7 +23,7 @@ from verl_trgrpo.runs.environment import accelerator_found, training_environment
 from verl_trgrpo.runs.metrics import MetricsLog
 from verl_trgrpo.runs.records import read_record
 from verl_trgrpo.runs.run_directory import TRAINING_DATA, base_model, read_config, run_settings, short_path
-from verl_trgrpo.runs.weights import WEIGHTS, broken_weights
+from verl_trgrpo.runs.weights import MOST_BFLOAT16, NOT_WEIGHTS, broken_weights, largest_loaded, weight_files
 
 _ORIGIN = "merged_from.json"
 _SHARDED = "fsdp_config.json"
@@ -125,8 +125,8 @@ def fingerprint(place: str) -> dict[str, Any]:
     path = Path(place)
     if not path.is_dir():
         return {"name": place}
-    files = sorted({file for pattern in WEIGHTS for file in path.glob(pattern)})
-    weights = {file.name: [file.stat().st_size, file.stat().st_mtime_ns] for file in files}
+    status = {file.relative_to(path): file.stat() for file in weight_files(path)[0] if file.is_file()}
+    weights = {str(name): [each.st_size, each.st_mtime_ns] for name, each in status.items()}
     return {"name": str(path.resolve()), "weights": weights}
 
 
@@ -138,14 +138,15 @@ def merged_model(place: str, out: Path) -> str:
     whatever the shards are.
 
     Raises:
-        ValueError: weights are not finite, or the record of the merged model is damaged.
+        ValueError: weights are not finite or cannot be read, or the record of the merged model is damaged.
         RuntimeError: the merger fails.
     """
     shards = Path(place)
-    with contextlib.suppress(ForeignFileError):  # a file of another kind, which is the engine's to refuse
-        if broken := broken_weights(shards):
-            raise ValueError(f"{broken}; choose another checkpoint, such as an earlier global_step_N")
-    if not (shards / _SHARDED).is_file():
+    if not shards.is_dir():  # a name on the hub
+        return place
+    sharded = (shards / _SHARDED).is_file()
+    _check_weights(shards, MOST_BFLOAT16 if sharded else largest_loaded(shards))
+    if not sharded:
         return place
     parent = shards.parent if os.access(shards.parent, os.W_OK | os.X_OK) else out
     target = parent / "merged_hf"
@@ -153,6 +154,8 @@ def merged_model(place: str, out: Path) -> str:
         raise ValueError(f"{target} is a link, which could lead anywhere; remove it")
     origin = fingerprint(place)
     if read_typed(target / _ORIGIN, Origin).content() == origin:
+        check_model_directory(target)
+        _check_weights(target, largest_loaded(target))
         return str(target)
     with staged_directory(target, _merged) as stage:
         # In a process of its own: it needs the memory of the whole model, which vLLM will want.
@@ -167,8 +170,14 @@ def merged_model(place: str, out: Path) -> str:
         if result.returncode:
             ending = " | ".join(result.stderr.strip().splitlines()[-3:])
             raise RuntimeError(f"veRL's model merger failed on {shards} (exit code {result.returncode}): {ending}")
+        _check_weights(stage, largest_loaded(stage))
         write_json(stage / _ORIGIN, origin)
     return str(target)
+
+
+def _check_weights(directory: Path, largest: float) -> None:
+    if broken := broken_weights(directory, largest):
+        raise ValueError(f"{broken}; choose another checkpoint, such as an earlier global_step_N")
 
 
 def _merged(directory: Path) -> list[str]:
@@ -193,11 +202,15 @@ def export(run: Path, out: Path) -> Path:
         raise ValueError(f"out={out} has files; choose another directory")
     with staged_directory(out) as stage:
         model = Path(merged_model(find_model(str(checkpoint)), stage / "merged"))
-        left_out = shutil.ignore_patterns("merged_from.json", "optimizer.pt")
-        shutil.copytree(model, stage, dirs_exist_ok=True, ignore=left_out)
+        shutil.copytree(model, stage, dirs_exist_ok=True, ignore=_left_out)
         shutil.rmtree(stage / "merged", ignore_errors=True)
         (stage / "README.md").write_text(model_card(checkpoint), encoding="utf-8")
     return checkpoint
+
+
+def _left_out(_: str, names: list[str]) -> set[str]:
+    """Return what is not published of a directory: records, and a trainer's other files, some of which are pickles."""
+    return {name for name in names if name == _ORIGIN or NOT_WEIGHTS.fullmatch(name)}
 
 
 def model_card(checkpoint: Path) -> str:

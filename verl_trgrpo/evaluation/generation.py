@@ -121,7 +121,6 @@ class Generator:
         self._prompts = {key: prompt.token_ids for key, prompt in zip(rows, begun, strict=True)}
         longest, most = max(map(len, self._prompts.values())), options.sampling.max_tokens
         model_limit = context_of(model)
-        close_sandbox()
         # Some models take far more than a cache can hold; requesting less than that is safe, more is not.
         context = longest + most if model_limit is None or longest + most < model_limit else None
         self._log_file = options.directory / "vllm.log"
@@ -184,7 +183,8 @@ class Generator:
         return last
 
     def close(self) -> None:
-        """End vLLM's processes."""
+        """End vLLM's processes, and that of the tokenizer."""
+        close_sandbox()
         self._engine.shutdown()
 
 
