@@ -255,11 +255,11 @@ def _hints(found: Mapping[str, re.Match[str]], cannot_write: bool, lost: Sequenc
     """Return an explanation with a fix for each known cause: events, a full disk, and the names of processes that died."""
     hints = []
     free = shutil.disk_usage(run_dir).free
-    room = f"{free >> 20} MiB are free at {run_dir}; free some space"
+    room = f"{free >> 20} MiB are free at {run_dir}; free some space, and run the same command again"
     if cannot_write:
         hints.append(f"a file could not be written; {room}")
     elif free < _FULL:  # the log itself may end before the error
-        hints.append(f"only {room}")
+        hints.append(f"the disk may be full: {room}")
     if LITTLE_MEMORY in found or MEMORY_KILLED in found:
         used = found[LITTLE_MEMORY]["used"] if LITTLE_MEMORY in found else None
         hints.append(
