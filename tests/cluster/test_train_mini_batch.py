@@ -118,8 +118,11 @@ class Loop:
         return (found - moved).norm() / moved.norm()
 
     def check(self, update):
-        """The worker has moved the weights as this loop has."""
-        assert self.distance(update) < 1e-4
+        """The worker has moved the weights as this loop has.
+
+        In float32: on some processors the sums of four updates differ by 1e-4, and every other order or clip by 1e-2.
+        """
+        assert self.distance(update) < 1e-3
         # One step of the schedule, however many updates.
         assert update.metrics["lr"] == pytest.approx(RATE * (1 + math.cos(math.pi / STEPS)) / 2)
 
