@@ -17,7 +17,7 @@ from verl_trgrpo.runs.compose import flat, selected
 ADDED = (
     "reward.reward_kwargs", "ray_kwargs.ray_init.num_gpus", "trainer.v1.sampler.sampler_kwargs", "data.gen_batch_size",
     "actor_rollout_ref.model.override_config", "trainer.remove_previous_ckpt_in_save",
-    "actor_rollout_ref.rollout.repetition_penalty",
+    "actor_rollout_ref.rollout.repetition_penalty", "ray_kwargs.ray_init.dashboard_host",
 )  # fmt: skip
 CONDITIONS = {
     *(text for rule in (*RULES, *SIZES, *LENGTHS) for text in (rule.needs, rule.asked or rule.key)),

@@ -35,7 +35,6 @@ _OPERATORS: dict[str, Callable[..., Any]] = {"not": lambda value: value ^ True, 
 _JOINING_OPERATORS: dict[str, Callable[..., Any]] = {"and": and_, "or": or_}
 
 
-@lru_cache(maxsize=64)  # several checks of a row read its statements
 def parse_statements(text: Any) -> tuple[Statement, ...]:
     """Read a Python literal such as ``"(('lying', 1), ('telling-truth', 0))"`` into the statements of 1 to 8 people.
 
@@ -47,6 +46,11 @@ def parse_statements(text: Any) -> tuple[Statement, ...]:
     """
     if not isinstance(text, str) or len(text) > MAX_LITERAL_LENGTH:
         raise ValueError(f"statements={shorten(text)}: expected a string of at most {MAX_LITERAL_LENGTH} characters")
+    return _parsed(text)
+
+
+@lru_cache(maxsize=64)  # several checks of a row read its statements
+def _parsed(text: str) -> tuple[Statement, ...]:
     try:
         statements = ast.literal_eval(text.strip())
     except (ValueError, SyntaxError, TypeError, RecursionError, MemoryError) as error:
