@@ -36,9 +36,10 @@ def unread_findings(view: RunView) -> list[Finding]:
     trainer = "v1" if view["trainer.use_v1"] else "older"
     prefixes = tuple(f"{key}." for key, trainers in unread.items() if trainer in trainers)
     own = _set_by_algorithm(view)
+    reporting = [row for row in SWITCHES if row.findings(view)]
     asked: dict[str, list[str]] = defaultdict(list)
     for key in dict.fromkeys([*own, *view.changed]):
-        if f"{key}.".startswith(prefixes) and not any(row.covers(key) and row.findings(view) for row in SWITCHES):
+        if f"{key}.".startswith(prefixes) and not any(row.covers(key) for row in reporting):
             asked[key.rpartition(".")[0]].append(key)
     reported = {full(rule.key) for rule in RULES if rule.findings(view)}
     findings = []

@@ -191,9 +191,8 @@ def damage(checkpoint: Path) -> list[str]:
         ]
         if not any(kind == "model" for kind, _ in found) and (found or not has_whole_model(directory)):
             lacking.append("the shards of the model")
-        if (
-            found and directory not in recorded
-        ):  # rank 0 writes it last: without it, whole kinds of files may be missing
+        # Rank 0 writes it last: without it, whole kinds of files may be missing.
+        if found and directory not in recorded:
             lacking.append(FSDP_RECORD)
         problems += [f"{directory.relative_to(checkpoint)} lacks {what}" for what in lacking]
     return problems
