@@ -1,1 +1,11 @@
 """Questions with short answers for training with search: Search-R1's train and test sets."""
+
+from verl_trgrpo.tasks.task import Builder, Scoring, Task
+
+_SCORING = Scoring(f"{__name__}.reward:score_search_qa")
+_SETS = ("nq", "triviaqa", "popqa", "hotpotqa", "2wikimultihopqa", "musique", "bamboogle")  # Search-R1
+TASK = Task(
+    rewards=dict.fromkeys(("search_qa", "searchR1_*"), _SCORING),
+    foreign=dict.fromkeys(_SETS, _SCORING),
+    builders={"search-qa": Builder(f"{__name__}.rows:build", "build those of Search-R1's questions")},
+)
