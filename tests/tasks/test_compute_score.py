@@ -184,7 +184,7 @@ def test_a_reward_that_returns_no_score_is_named_with_what_it_returned(registry,
 @pytest.mark.parametrize("names", [["kk"], ["new", "kk_logic"], [], ["  "]])
 def test_a_data_source_cannot_be_taken_over(registry, names):
     before = known_data_sources()
-    with pytest.raises(ValueError, match="register (one or more|a) new name"):
+    with pytest.raises(ValueError, match=r"register (one or more|a) new name"):
         register_reward(*names)(lambda response, ground_truth, extra_info: Score(0.0, 0.0))
     assert known_data_sources() == before
 
