@@ -23,7 +23,7 @@ from verl_trgrpo.analysis.rollouts import load_policy, rollout_log_probs, rollou
 from verl_trgrpo.cli.main import main
 from verl_trgrpo.common.progress import no_progress
 from verl_trgrpo.demos.puzzles import CHECKPOINT
-from verl_trgrpo.tasks.search_qa.search_options import SEARCH_AGENT
+from verl_trgrpo.tasks.search_qa import SEARCH_AGENT
 
 
 @pytest.fixture(scope="module")
