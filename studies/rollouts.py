@@ -21,12 +21,11 @@ from verl_trgrpo.common.progress import Progress
 from verl_trgrpo.common.text import first_line
 from verl_trgrpo.core import group_relative_advantages
 from verl_trgrpo.data.prompts import RolloutPrompts, context_of, prompt_settings
-from verl_trgrpo.data.rows import Row
+from verl_trgrpo.data.rows import SINGLE_TURN, Row
 from verl_trgrpo.evaluation.checkpoint import config_of_run, find_model, merged_model
 from verl_trgrpo.evaluation.evaluate import load_evaluable_rows
 from verl_trgrpo.tasks import compute_score
 from verl_trgrpo.tasks.answer_form import reward_input
-from verl_trgrpo.tasks.search_qa.search_options import SEARCH_AGENT
 from verl_trgrpo.verl_plugin.cpu.attention import GROUPED
 
 # A step takes about as long for 64 responses as for 8: what takes time is reading the weights.
@@ -258,10 +257,10 @@ def sample_rollouts(
             equal in every group: every figure of a gradient would be 0 and look like a measurement.
     """
     (rows,) = load_evaluable_rows([options.data], options.prompts, options.seed, default_agent=prompts.default_agent)
-    if any(row.agent_name == SEARCH_AGENT for row in rows):
+    if agents := {row.agent_name for row in rows} - {SINGLE_TURN}:
         raise ValueError(
-            f"{options.data} has rows with agent_name {SEARCH_AGENT}, whose responses search; here responses have one turn. "
-            "Give rows without searches, or measure accuracy with verl-trgrpo eval --search"
+            f"{options.data}: rows have agent_name={', '.join(sorted(agents))}, and here responses have one turn; give rows of "
+            f"{SINGLE_TURN}, or measure accuracy with verl-trgrpo eval"
         )
     rollouts: list[Rollout] = []
     parts = chunks(rows, max(1, _RESPONSES_AT_ONCE // options.samples))

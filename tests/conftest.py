@@ -152,10 +152,11 @@ def puzzles(tmp_path_factory) -> Path:
 
 @pytest.fixture
 def registry(monkeypatch):
-    """The module of registered rewards: what a test registers does not outlive it."""
+    """The module of registered tasks: what a test registers does not outlive it."""
     from verl_trgrpo.tasks import registry
 
-    monkeypatch.setattr(registry, "_tasks", dict(registry._tasks))
+    copies = {name: dict(known) for name, known in vars(registry._known).items()}
+    monkeypatch.setattr(registry, "_known", registry.Task(**copies))
     return registry
 
 

@@ -30,7 +30,7 @@ from verl_trgrpo.checks.data_files import data_findings
 from verl_trgrpo.checks.files import missing_files, model_findings
 from verl_trgrpo.checks.resume import resume_findings
 from verl_trgrpo.checks.view import RunView
-from verl_trgrpo.cli.main import COMMANDS, main
+from verl_trgrpo.cli.main import commands, main
 from verl_trgrpo.common.files import lock, open_plain
 from verl_trgrpo.common.findings import Level, raise_invalid
 from verl_trgrpo.common.options import exit_code
@@ -564,4 +564,4 @@ def refused(*_):
 
 
 def test_every_command_has_its_directory():
-    assert READS.keys() == COMMANDS.keys()
+    assert READS.keys() == commands().keys()

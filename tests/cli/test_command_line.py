@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from verl_trgrpo.cli.main import COMMANDS, main
+from verl_trgrpo.cli.main import commands, main
 from verl_trgrpo.cli.runs import figures, weight_lines, weight_range
 from verl_trgrpo.runs.compose import compose
 from verl_trgrpo.runs.metrics import REWARD, UNWEIGHTED_SHARE, WEIGHT, WEIGHT_STD, WEIGHTED_SHARE, Step
@@ -16,13 +16,13 @@ from verl_trgrpo.runs.run_directory import write_config
 def test_help_lists_the_commands_or_those_of_a_group(capsys):
     assert main(["--help"]) == 0
     shown = capsys.readouterr().out
-    assert all(f"  {name} " in shown for name in COMMANDS)
+    assert all(f"  {name} " in shown for name in commands())
     assert main(["data", "--help"]) == 0
     shown = capsys.readouterr().out
     assert "  data check " in shown and "  train " not in shown
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize("name", commands())
 def test_help_of_a_command_shows_examples_in_lines_of_at_most_120_characters(name, capsys):
     assert main([*name.split(), "--help"]) == 0
     text = capsys.readouterr().out
@@ -40,8 +40,8 @@ def test_an_unknown_command_or_option_is_an_error(words, capsys):
 def test_help_imports_no_heavy_package():
     code = """
 import sys
-from verl_trgrpo.cli.main import COMMANDS, main
-for name in COMMANDS:
+from verl_trgrpo.cli.main import commands, main
+for name in commands():
     if not name.startswith("data build "):
         main([*name.split(), "--help"])
 heavy = {"torch", "vllm", "verl", "transformers", "numpy", "pyarrow", "tantivy", "uvicorn"}

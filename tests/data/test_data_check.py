@@ -10,9 +10,8 @@ import pytest
 
 from tests.data.checked_files import OTHER, RENAMED, STATEMENTS, clean, report, results, row, truth, user, write
 from verl_trgrpo.data_check import CHECKS, CheckOptions
-from verl_trgrpo.tasks import Score
+from verl_trgrpo.tasks import Score, Scoring, register_reward
 from verl_trgrpo.tasks.math.reward import refused_spelling
-from verl_trgrpo.tasks.registry import Task, register_reward
 
 
 def test_clean_files_have_no_finding(tmp_path):
@@ -296,7 +295,7 @@ def test_a_ground_truth_of_which_only_its_own_text_is_right_is_a_warning(tmp_pat
 
     golds = gold if isinstance(gold, list) else [gold]
     if refused is not None:
-        registry._tasks["math"] = Task(literal, refused_spelling=partial(refused_spelling, score=literal))
+        registry._known.rewards["math"] = Scoring(literal, refused_spelling=partial(refused_spelling, score=literal))
     found = results(write(tmp_path / "data.parquet", [row(0, data_source="math", prompt=user(BOXED)) | truth(gold)]))
     assert found["reward of gold"].status == ("warning" if refused else "ok")
     assert refused is None or f"refuses {refused};" in found["reward of gold"].examples[0]
@@ -352,7 +351,7 @@ def test_the_reference_response_of_a_reward_is_tried(tmp_path, registry):
     register_reward("unusual")(exact)
     data = write(tmp_path / "data.parquet", [row(0, data_source="unusual")])
     assert results(data)["reward of gold"].status == "error", "none of the usual forms is right here"
-    registry._tasks.pop("unusual")
+    registry._known.rewards.pop("unusual")
     register_reward("unusual", reference_response=lambda gold: f"ANSWER={gold}")(exact)
     assert results(data)["reward of gold"].status == "ok"
 
@@ -436,9 +435,9 @@ def test_a_ground_truth_that_is_only_compared_literally_is_a_warning(tmp_path):
 
 
 def test_what_was_not_checked_is_reported(tmp_path, registry):
-    registry._tasks.clear()
+    registry._known.rewards.clear()
     register_reward("here")(exact)
-    registry._tasks["broken"] = Task("no_such_module_at_all:score")
+    registry._known.rewards["broken"] = Scoring("no_such_module_at_all:score")
     data = write(tmp_path / "data.parquet", [row(0, data_source="broken"), row(1, data_source="unknown")])
     found = results(data)["reward of gold"]
     assert found.status == "not checked"

@@ -24,7 +24,7 @@ from tests.studies.policies import command, options
 from verl_trgrpo.common.options import exit_code
 from verl_trgrpo.common.progress import no_progress
 from verl_trgrpo.demos.puzzles import CHECKPOINT
-from verl_trgrpo.tasks.search_qa.search_options import SEARCH_AGENT
+from verl_trgrpo.tasks.search_qa import SEARCH_AGENT
 
 
 @pytest.fixture(scope="module")

@@ -20,6 +20,7 @@ from verl_trgrpo.data_check import CheckOptions, check_files
 from verl_trgrpo.tasks.knights_and_knaves.puzzles import generate_puzzles
 from verl_trgrpo.tasks.reasoning_gym.rows import ReasoningGymOptions
 from verl_trgrpo.tasks.reasoning_gym.rows import build as build_reasoning_gym
+from verl_trgrpo.tasks.registry import known_builders
 
 # Seconds. They end a test that hangs, on any machine; nothing is expected to take that long.
 HANGS = 600
@@ -153,7 +154,7 @@ def test_invalid_input_is_one_clear_error_and_leaves_the_old_files(tmp_path, bad
     assert "Traceback" not in error and content_of(tmp_path) == before
 
 
-@pytest.mark.parametrize("task", ["kk", "deepscaler", "search-qa", "reasoning-gym"])
+@pytest.mark.parametrize("task", known_builders())
 def test_every_task_has_a_help_text_with_an_example(capsys, task):
     assert main(["data", "build", task, "--help"]) == 0
     shown = capsys.readouterr().out

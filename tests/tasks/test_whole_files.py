@@ -6,7 +6,7 @@ from tests.data.checked_files import results, row, truth, user, write
 from verl_trgrpo.tasks.knights_and_knaves.puzzles import generate_puzzles, puzzle_row
 from verl_trgrpo.tasks.math import reward as mathematics
 from verl_trgrpo.tasks.reasoning_gym.rows import ReasoningGymOptions, make_rows
-from verl_trgrpo.tasks.registry import _tasks, find_reward
+from verl_trgrpo.tasks.registry import _known, find_reward
 from verl_trgrpo.tasks.search_qa.rows import search_prompt
 
 # Rewards whose task cannot tell by a prompt and a ground truth alone whether they belong together.
@@ -47,7 +47,7 @@ def found(tmp_path, rows, check="ground truth", **options):
 
 
 def test_every_task_can_tell_or_has_a_reason_why_not():
-    by_reward = {str(task.reward).partition(":")[2]: bool(task.mismatch) for task in _tasks.values()}
+    by_reward = {str(task.reward).partition(":")[2]: bool(task.mismatch) for task in _known.rewards.values()}
     assert {name for name, tells in by_reward.items() if tells} == BUILT.keys()
     assert {name for name, tells in by_reward.items() if not tells} == CANNOT_TELL.keys()
 

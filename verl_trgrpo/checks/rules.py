@@ -13,7 +13,7 @@ from verl_trgrpo.checks.view import OWN_MANAGER, OWN_REWARDS
 from verl_trgrpo.common.findings import Level
 from verl_trgrpo.runs.keys import LOSS, MANAGER_OPTIONS, REWARD
 from verl_trgrpo.tasks.answer_form import CUT_OFF
-from verl_trgrpo.tasks.registry import Score
+from verl_trgrpo.tasks.task import Score
 
 _Warning = partial(Rule, level=Level.WARNING)
 # Estimators that compare the responses of a group.

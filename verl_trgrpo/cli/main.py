@@ -18,6 +18,7 @@ from verl_trgrpo.common.findings import raise_invalid
 from verl_trgrpo.common.options import exit_code, parse_options
 from verl_trgrpo.common.secrets import without_passwords, word_problems
 from verl_trgrpo.common.text import did_you_mean, escape_controls, show
+from verl_trgrpo.tasks.registry import import_external_modules, known_builders
 
 # Name, function in `verl_trgrpo.cli` and summary. The function takes the dataclass that its parameter `options` is annotated
 # with, or the remaining words if it has no such parameter, and returns the exit code. Its docstring is the command's help.
@@ -32,10 +33,7 @@ COMMANDS = {
     "report": ("compare.report", "the same on one HTML page, with curves, weights and responses"),
     "eval": ("models.evaluate", "evaluate a checkpoint on test files: avg@k and pass@k with confidence intervals"),
     "export": ("models.export", "write a checkpoint as a Hugging Face directory with a model card"),
-    "data build kk": ("data.kk", "build the Parquet files of Knights-and-Knaves puzzles"),
-    "data build deepscaler": ("data.deepscaler", "build those of DeepScaleR's problems and its five test sets"),
-    "data build search-qa": ("data.search_qa", "build those of Search-R1's questions"),
-    "data build reasoning-gym": ("data.reasoning_gym", "build those of a reasoning-gym task"),
+    "data build": ("data.build", ""),  # of each task, see `commands`
     "data check": ("data.check", "check Parquet files for what veRL and the rewards need"),
     "data decontaminate": ("data.decontaminate", "find train rows that are in test files, and remove them"),
     "search index": ("search.index", "build an index of a corpus of passages"),
@@ -63,29 +61,41 @@ def main(argv: Sequence[str] | None = None) -> int:
     return exit_code(partial(_run, list(sys.argv[1:] if argv is None else argv)))
 
 
+def commands() -> dict[str, str]:
+    """Return the summary of each command by its name; each task brings its own ``data build WORD``."""
+    summaries: dict[str, str] = {}
+    for name, (_, summary) in COMMANDS.items():
+        builders = {f"{name} {word}": each.summary for word, each in known_builders().items()}
+        summaries |= builders if name == "data build" else {name: summary}
+    return summaries
+
+
 def _run(words: list[str]) -> int:
     raise_invalid(word_problems(words))
+    if words[:2] == ["data", "build"]:
+        import_external_modules()  # which may bring tasks
+    summaries = commands()
     for length in (1, 2, 3):
         name = " ".join(words[:length])
-        if name in COMMANDS:
-            module, _, function_name = COMMANDS[name][0].partition(".")
+        if name in summaries:
+            parent = name if length < 3 else "data build"
+            module, _, function_name = COMMANDS[parent][0].partition(".")
             function: Any = getattr(importlib.import_module(f"verl_trgrpo.cli.{module}"), function_name)
             options_class = get_type_hints(function).get("options")
             if options_class is None:
-                return function(words[length:])
+                return function(words[len(parent.split()) :])
             help_text = inspect.getdoc(function) or ""
             return function(parse_options(options_class, f"verl-trgrpo {name}", help_text, words[length:]))
     if words == ["--version"]:
         show(f"verl-trgrpo {__version__}")
         return 0
-    summaries = {name: summary for name, (_, summary) in COMMANDS.items()}
     named = list(takewhile(lambda word: not word.startswith("-"), words))
     begin = "".join(f"{word} " for word in named)
     group = {name: summary for name, summary in summaries.items() if name.startswith(begin)}
     if group and words[len(named) :] in (["-h"], ["--help"]):
         show(_overview(group))
         return 0
-    remedy = f"choose one of {', '.join(group)}" if group else did_you_mean(" ".join(named), COMMANDS)
+    remedy = f"choose one of {', '.join(group)}" if group else did_you_mean(" ".join(named), summaries)
     raise ValueError(f"{' '.join(named) or 'nothing'} is not a command; {remedy}")
 
 

@@ -16,8 +16,6 @@ from verl_trgrpo.data.rows import COUNTS
 from verl_trgrpo.tasks.answer_form import RewardInput, reward_input
 from verl_trgrpo.tasks.registry import (
     DefaultReward,
-    GroundTruthError,
-    Score,
     find_reward,
     has_reward,
     known_data_sources,
@@ -25,16 +23,23 @@ from verl_trgrpo.tasks.registry import (
     options_of,
     reference_response_of,
     register_reward,
+    register_task,
 )
+from verl_trgrpo.tasks.task import AgentLoop, Builder, GroundTruthError, Score, Scoring, Task
 
 __all__ = [
+    "AgentLoop",
+    "Builder",
     "GroundTruthError",
     "Score",
+    "Scoring",
+    "Task",
     "compute_score",
     "has_reward",
     "known_data_sources",
     "reference_response_of",
     "register_reward",
+    "register_task",
     "score_response",
 ]
 

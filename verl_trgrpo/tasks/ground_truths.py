@@ -22,12 +22,12 @@ from verl_trgrpo.tasks.answer_form import (
 )
 from verl_trgrpo.tasks.registry import (
     DefaultReward,
-    ReferenceResponse,
     guessed_reward,
     mismatch_of,
     refused_spelling,
     unknown_source,
 )
+from verl_trgrpo.tasks.task import ReferenceResponse
 
 # The forms in which rewards usually expect an answer, for prompts that ask for none.
 USUAL_FORMS: tuple[AnswerForm, ...] = ("tags", "box")

@@ -1,4 +1,4 @@
-"""Map data sources to rewards.
+"""Know the tasks: which reward scores a data source, and how to register rewards and tasks of one's own.
 
 A reward is a function of `(response, ground_truth, extra_info, **options)` that returns a `Score`; its keyword-only
 parameters are options that a user sets under `reward.custom_reward_function.reward_kwargs`.
@@ -9,118 +9,33 @@ import importlib
 import inspect
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import fields
 from fnmatch import fnmatchcase
 from functools import cache
 from typing import Any, Literal, TypeVar, get_args
 
 from verl_trgrpo.common.text import did_you_mean, shorten
+from verl_trgrpo.data.rows import SINGLE_TURN, TOOL_AGENT
+from verl_trgrpo.tasks.task import (
+    AgentLoop,
+    Builder,
+    Mismatch,
+    ReferenceResponse,
+    RewardFunction,
+    Scoring,
+    Task,
+    imported,
+)
 
+# The folders of this package's tasks; their rewards and builders are imported at first use.
+_FOLDERS = (
+    "knights_and_knaves",
+    "math",
+    "search_qa",
+    "reasoning_gym",
+)
 
-class GroundTruthError(ValueError):
-    """The ground truth of a row cannot be read; the message says what is wrong with it.
-
-    Rewards raise it. `verl_trgrpo.tasks.compute_score` counts it as `gold_unparseable`, so that one row does not end a run;
-    builders and `verl-trgrpo data check` report it with the row.
-    """
-
-
-@dataclass(frozen=True)
-class Score:
-    """Score of one response.
-
-    Every reward returns the same fields: veRL collects the extra keys of a batch from its first row, so rows of different
-    tasks can share a batch only if their keys agree.
-
-    Args:
-        score: the reward for training; its range depends on the task.
-        acc: 1.0 if the answer is right, else 0.0.
-        format_ok: 1.0 if an answer was found where the task requires it, else 0.0.
-        f1: partial credit from 0.0 to 1.0 if the task defines one (search QA), else equal to `acc`. Never a reward by
-            itself.
-        gold_unparseable: 1.0 if the ground truth could not be parsed, so that `acc` 0.0 does not mean "wrong".
-        timed_out: 1.0 if the comparison reached its limit of time or memory, so that `acc` 0.0 means "unknown".
-    """
-
-    score: float
-    acc: float
-    format_ok: float = 1.0
-    f1: float | None = None
-    gold_unparseable: float = 0.0
-    timed_out: float = 0.0
-
-    def as_dict(self) -> dict[str, float]:
-        """Return the fields as veRL needs them, all float."""
-        return {**vars(self), "f1": self.acc if self.f1 is None else self.f1}
-
-
-RewardFunction = Callable[..., Score]
-ReferenceResponse = Callable[[Any], str | None]
-Mismatch = Callable[[str, Any, Mapping[str, Any]], str]
 Reward = TypeVar("Reward", bound=RewardFunction)
-
-
-@dataclass(frozen=True)
-class Task:
-    """Scoring of the rows of a data source.
-
-    Args:
-        reward: the function, or ``module:function``, which is imported at first use.
-        reference_response: likewise; returns a response that states a given ground truth and must get full marks.
-        refused_spelling: likewise; returns another spelling of a given ground truth that gets no full marks, or None.
-        mismatch: likewise; of the text of a prompt, its ground truth and extra_info, returns why this cannot be the ground
-            truth of the prompt, or "".
-    """
-
-    reward: RewardFunction | str
-    reference_response: ReferenceResponse | str | None = None
-    refused_spelling: ReferenceResponse | str | None = None
-    mismatch: Mismatch | str | None = None
-
-
-_KK = Task(
-    "verl_trgrpo.tasks.knights_and_knaves.reward:score_knights_and_knaves",
-    mismatch="verl_trgrpo.tasks.knights_and_knaves.reward:mismatch",
-)
-_MATH, _DAPO, _MINERVA = (
-    Task(f"verl_trgrpo.tasks.math.reward:{name}", refused_spelling="verl_trgrpo.tasks.math.reward:refused_spelling")
-    for name in ("score_math", "score_dapo", "score_minerva")
-)
-_SEARCH = Task("verl_trgrpo.tasks.search_qa.reward:score_search_qa")
-_GYM = "verl_trgrpo.tasks.reasoning_gym.reward:"
-
-# By data source; `*` stands for any characters.
-_tasks: dict[str, Task] = {
-    **dict.fromkeys(("kk", "kk_logic", "kk_*ppl"), _KK),
-    **dict.fromkeys(("math", "deepscaler", "aime2024", "amc2023", "math500", "olympiad_bench"), _MATH),
-    "math_dapo": _DAPO,
-    "minerva": _MINERVA,
-    **dict.fromkeys(("search_qa", "searchR1_*"), _SEARCH),
-    "reasoning_gym/*": Task(f"{_GYM}score_reasoning_gym", f"{_GYM}reference_response", mismatch=f"{_GYM}mismatch"),
-}
-
-# Names that other projects write, regardless of case, hyphens and underscores (`math500` is MATH-500, too); the first pattern
-# that matches decides. A reward that is registered under one of them takes precedence.
-_FOREIGN: list[tuple[str, Task]] = [
-    (pattern, task)
-    for patterns, task in [
-        (("nq", "triviaqa", "popqa", "hotpotqa", "2wikimultihopqa", "musique", "bamboogle"), _SEARCH),  # Search-R1
-        (("K-and-K/knights-and-knaves",), _KK),  # Logic-RL
-        (("math_dapo*", "DAPO-Math*", "*/DAPO-Math*"), _DAPO),  # DAPO
-        (("minerva*", "*/minerva*"), _MINERVA),  # Minerva
-        (("aime*", "*/aime*", "amc*", "*/amc*", "AI-MO/aimo-validation-*"), _MATH),  # aime24, HuggingFaceH4/aime_2024
-        (("hmmt*", "*/hmmt*", "OlympiadBench*", "*/OlympiadBench*"), _MATH),  # HMMT25, Hothan/OlympiadBench
-        (("MATH-500*", "*/MATH-500*"), _MATH),  # HuggingFaceH4/MATH-500
-        (("simplerl/*", "simplelr*"), _MATH),  # SimpleRL-Zoo
-        (("orz", "orz_math*"), _MATH),  # Open-Reasoner-Zero
-        (("train-math-*",), _MATH),  # Skywork-OR1
-        (("Big-Math*", "OpenR1-Math*", "DeepMath*"), _MATH),  # data sets of these names
-        (("numina_*",), _MATH),  # PRIME
-        (("*/gsm8k", "gsm8k*", "*/MATH", "MATH-lighteval", "*/MATH-lighteval", "hiyouga/math12k"), _MATH),  # veRL
-        (("", "deepscaler*", "*_dsr"), _MATH),  # DeepScaleR's script leaves the name empty; its users have aime_dsr
-    ]
-    for pattern in patterns
-]
 
 DefaultReward = Literal["kk", "math", "math_dapo", "minerva", "search_qa"]
 """The data sources of this package whose reward can score those that have none."""
@@ -151,14 +66,35 @@ def register_reward(
     """
 
     def register(function: Reward) -> Reward:
-        taken = [name for name in data_sources if name in _tasks]
-        if taken or not data_sources or not all(isinstance(name, str) and name.strip() for name in data_sources):
-            reason = f"{', '.join(taken)} already has a reward" if taken else f"data_sources={list(data_sources)!r}"
-            raise ValueError(f"{reason}; register one or more new names")
-        _tasks.update(dict.fromkeys(data_sources, Task(function, reference_response, mismatch=mismatch)))
+        if not data_sources or not all(isinstance(name, str) and name.strip() for name in data_sources):
+            raise ValueError(f"data_sources={list(data_sources)!r}; register one or more new names")
+        scoring = Scoring(function, reference_response, mismatch=mismatch)
+        register_task(Task(rewards=dict.fromkeys(data_sources, scoring)))
         return function
 
     return register
+
+
+def register_task(task: Task) -> None:
+    """Register a task of another package: the rewards of its data sources, its builders and agent loops.
+
+    Registration has to run in every process, as that of a reward; see `register_reward`.
+
+    Raises:
+        ValueError: this package or an earlier registration has one of the names.
+    """
+    for each in fields(Task):
+        known, added = getattr(_known, each.name), getattr(task, each.name)
+        if taken := sorted(known.keys() & added.keys()):
+            raise ValueError(f"{', '.join(taken)}: an earlier task has it among its {each.name}; register a new name")
+    for each in fields(Task):
+        getattr(_known, each.name).update(getattr(task, each.name))
+
+
+# All tasks together.
+_known = Task()
+for _folder in _FOLDERS:
+    register_task(importlib.import_module(f"verl_trgrpo.tasks.{_folder}").TASK)
 
 
 def find_reward(data_source: Any, default: DefaultReward | None = None) -> RewardFunction:
@@ -171,8 +107,8 @@ def find_reward(data_source: Any, default: DefaultReward | None = None) -> Rewar
     Raises:
         ValueError: unknown data source, or unknown default; the message has the close names.
     """
-    if task := _find_task(data_source, default):
-        return _imported(task.reward)
+    if found := _find(data_source, default):
+        return imported(found.reward)
     raise ValueError(
         f"{unknown_source(data_source)}, register one with verl_trgrpo.tasks.register_reward, or set "
         "reward.custom_reward_function.path=null to use veRL's own rewards"
@@ -192,13 +128,13 @@ def unknown_source(data_source: Any) -> str:
 
 def has_reward(data_source: Any, default: DefaultReward | None = None) -> bool:
     """Return whether `find_reward` finds a reward; imports nothing."""
-    return _find_task(data_source, default) is not None
+    return _find(data_source, default) is not None
 
 
 def reference_response_of(data_source: Any, default: DefaultReward | None = None) -> ReferenceResponse | None:
     """Return the `reference_response` that a data source was registered with, or None."""
-    task = _find_task(data_source, default)
-    return _imported(task.reference_response) if task and task.reference_response else None
+    found = _find(data_source, default)
+    return imported(found.reference_response) if found and found.reference_response else None
 
 
 def mismatch_of(
@@ -209,8 +145,8 @@ def mismatch_of(
     default: DefaultReward | None = None,
 ) -> str:
     """Return why a ground truth cannot be that of a prompt, by what the task of a data source knows, or ""."""
-    task = _find_task(data_source, default)
-    return _imported(task.mismatch)(prompt, ground_truth, extra_info) if task and task.mismatch else ""
+    found = _find(data_source, default)
+    return imported(found.mismatch)(prompt, ground_truth, extra_info) if found and found.mismatch else ""
 
 
 def guessed_reward(data_source: Any, default: DefaultReward | None = None) -> str:
@@ -225,8 +161,8 @@ def guessed_reward(data_source: Any, default: DefaultReward | None = None) -> st
 
 def refused_spelling(data_source: Any, ground_truth: Any, default: DefaultReward | None = None) -> str | None:
     """Return a warning if the reward of a data source refuses a ground truth in another right spelling, else None."""
-    task = _find_task(data_source, default)
-    refused = _imported(task.refused_spelling)(ground_truth) if task and task.refused_spelling else None
+    found = _find(data_source, default)
+    refused = imported(found.refused_spelling)(ground_truth) if found and found.refused_spelling else None
     if refused is None:
         return None
     taken = f"the reward of {data_source!r} takes the ground truth {shorten(ground_truth)} as it is written"
@@ -235,7 +171,7 @@ def refused_spelling(data_source: Any, ground_truth: Any, default: DefaultReward
 
 def known_data_sources() -> tuple[str, ...]:
     """Return the registered names and those of other projects, sorted; `*` stands for any characters."""
-    return tuple(sorted({*_tasks, *(pattern for pattern, _ in _FOREIGN)} - {""}))
+    return tuple(sorted({*_known.rewards, *_known.foreign} - {""}))
 
 
 def options_of(reward: RewardFunction) -> set[str]:
@@ -245,7 +181,7 @@ def options_of(reward: RewardFunction) -> set[str]:
 
 def known_options() -> set[str]:
     """Return the names of the options of all rewards, and of `compute_score`; imports all of them."""
-    return {"default_reward"}.union(*(options_of(_imported(task.reward)) for task in _tasks.values()))
+    return {"default_reward"}.union(*(options_of(imported(each.reward)) for each in _known.rewards.values()))
 
 
 def import_external_modules() -> None:
@@ -263,30 +199,36 @@ def import_external_modules() -> None:
             ) from error
 
 
-def _find_task(data_source: Any, default: DefaultReward | None = None) -> Task | None:
+def known_builders() -> Mapping[str, Builder]:
+    """Return the builders by the word of ``verl-trgrpo data build``."""
+    return _known.builders
+
+
+def known_agent_loops() -> Mapping[str, AgentLoop]:
+    """Return the agent loops by the name that rows have as ``agent_name``, without those of veRL."""
+    return _known.agent_loops
+
+
+def known_agents() -> tuple[str, ...]:
+    """Return the names of veRL's agent loops and of the tasks', sorted; all of them begin with the rendered prompt of the row."""
+    return tuple(sorted({SINGLE_TURN, TOOL_AGENT, *_known.agent_loops}))
+
+
+def _find(data_source: Any, default: DefaultReward | None = None) -> Scoring | None:
     if default is not None and default not in DEFAULT_REWARDS:
         raise ValueError(f"default_reward={shorten(default)}: unknown; {did_you_mean(str(default), DEFAULT_REWARDS)}")
     if not isinstance(data_source, str):
         return None
-    if task := _tasks.get(data_source):
-        return task
+    rewards = _known.rewards
+    if found := rewards.get(data_source):
+        return found
     if not data_source and default is not None:
-        return _tasks[default]
-    matching = [task for name, task in _tasks.items() if "*" in name and fnmatchcase(data_source, name)]
-    matching += [task for pattern, task in _FOREIGN if fnmatchcase(_plain(data_source), _plain(pattern))]
-    return next(iter(matching), None if default is None else _tasks[default])
+        return rewards[default]
+    matching = [found for name, found in rewards.items() if "*" in name and fnmatchcase(data_source, name)]
+    matching += [found for name, found in _known.foreign.items() if fnmatchcase(_plain(data_source), _plain(name))]
+    return next(iter(matching), None if default is None else rewards[default])
 
 
 @cache
 def _plain(name: str) -> str:
     return name.casefold().replace("-", "").replace("_", "")
-
-
-def _imported(function: Any) -> Any:
-    return _import(function) if isinstance(function, str) else function
-
-
-@cache
-def _import(name: str) -> Any:
-    module, _, attribute = name.partition(":")
-    return getattr(importlib.import_module(module), attribute)

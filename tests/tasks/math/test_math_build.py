@@ -12,7 +12,7 @@ from tests.tasks.math.deepscaler_files import DEEPSCALER_INSTRUCTION, EXPECTED, 
 from verl_trgrpo.tasks import compute_score, registry
 from verl_trgrpo.tasks.math.reward import refused_spelling
 from verl_trgrpo.tasks.math.rows import CONTRADICTED, NO_ANSWER, REPEATED, find_sources
-from verl_trgrpo.tasks.registry import Score, Task
+from verl_trgrpo.tasks.task import Score, Scoring
 
 
 def build(out, *words):
@@ -115,7 +115,9 @@ def test_answers_that_are_right_only_as_they_are_written_are_counted(tmp_path, m
     build(tmp_path / "out", "--source", source)
     assert "only" not in caplog.text + capsys.readouterr().out
     monkeypatch.setitem(
-        registry._tasks, "deepscaler", Task(literal, refused_spelling=partial(refused_spelling, score=literal))
+        registry._known.rewards,
+        "deepscaler",
+        Scoring(literal, refused_spelling=partial(refused_spelling, score=literal)),
     )
     build(tmp_path / "out", "--source", source, "--force")
     assert manifest_of(tmp_path / "out")["counts"]["deepscaler"]["only_as_written"] == 1

@@ -97,7 +97,19 @@ class KkOptions(BuilderOptions):
 
 
 def build(options: KkOptions, progress: Progress = no_progress) -> dict[str, Any] | None:
-    """Build the data set; return its manifest, or None if it is already there. See `DataSet`.
+    """Write Knights-and-Knaves puzzles as train.parquet and test.parquet for veRL, with manifest.json.
+
+    examples:
+      verl-trgrpo data build kk --out data/kk --people 3 4 5 --train 900 --test 100
+      verl-trgrpo data build kk --out data/kk --paper
+      verl-trgrpo data build kk --out data/kk --paper --source hf
+
+    notes:
+      Every puzzle has exactly one solution and occurs once, also up to names and order, so no test puzzle is in the
+      train file in other words.
+
+    Returns:
+        the manifest, None if the data set is there already; see `DataSet`.
 
     Raises:
         ValueError: the source cannot give what is requested, or the directory cannot be written.

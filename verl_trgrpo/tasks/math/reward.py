@@ -30,7 +30,7 @@ from verl_trgrpo.tasks.judge import Judges
 from verl_trgrpo.tasks.math.answers import read_forms
 from verl_trgrpo.tasks.math.equality import alternatives, compare, formulas
 from verl_trgrpo.tasks.math.spelling import normalize
-from verl_trgrpo.tasks.registry import GroundTruthError, Score
+from verl_trgrpo.tasks.task import GroundTruthError, Score
 
 judge = Judges("verl_trgrpo.tasks.math.formulas:same_formula", keep=True)
 """This process's judges of formulas."""

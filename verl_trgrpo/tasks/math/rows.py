@@ -132,7 +132,24 @@ class DeepscalerOptions(BuilderOptions):
 
 
 def build(options: DeepscalerOptions, progress: Progress = no_progress) -> dict[str, Any] | None:
-    """Build the data set; return its manifest, or None if it is already there. See `DataSet`.
+    """Write DeepScaleR's train set and five test sets as Parquet files for veRL, with manifest.json.
+
+    examples:
+      verl-trgrpo data build deepscaler --out data/deepscaler                                  from the hub
+      verl-trgrpo data build deepscaler --out data/deepscaler --source downloads/deepscaler    from a directory
+      verl-trgrpo data build deepscaler --out data/probe --sets math500 minerva --limit 50 --instruction ''
+
+    notes:
+      Test sets are AIME 2024, AMC 2023, MATH-500, Minerva and OlympiadBench.
+      All files have one schema. A ground truth is a list of strings of which any is right.
+      Within a set, a problem that occurs again with the same answer is dropped; if the answers differ, all its copies
+      are. Rows without an answer are dropped, too. All are counted.
+      A source directory has deepscaler.json, aime.json, amc.json, math.json, minerva.json and olympiad_bench.json (or
+      .jsonl, .jsonl.gz, .parquet, .arrow), not in a directory named train, or copies of the hub's repositories.
+      The download was not run against the hub itself so far; if it fails, download the sets and give --source.
+
+    Returns:
+        the manifest, None if the data set is there already; see `DataSet`.
 
     Raises:
         ValueError: the source cannot be read, rows are malformed, or the directory cannot be written.

@@ -26,7 +26,7 @@ from verl_trgrpo.tasks.answer_form import THINKING_OPENED, after_reasoning, last
 from verl_trgrpo.tasks.judge import Judges
 from verl_trgrpo.tasks.math.equality import compare
 from verl_trgrpo.tasks.math.reward import gold_text
-from verl_trgrpo.tasks.registry import GroundTruthError, Score
+from verl_trgrpo.tasks.task import GroundTruthError, Score
 
 VERIFIER_SECONDS = 5.0
 """Processor time for one answer."""

@@ -19,7 +19,7 @@ from verl_trgrpo.data.rows import arrow_schema, build_row
 from verl_trgrpo.data.write import BuilderOptions
 from verl_trgrpo.tasks.math.equality import compare
 from verl_trgrpo.tasks.reasoning_gym.reward import dataset_of, reference_response, refusal, score_reasoning_gym
-from verl_trgrpo.tasks.registry import Score
+from verl_trgrpo.tasks.task import Score
 
 INSTRUCTION = "Think step by step. Then give the final answer, and nothing else, inside <answer> and </answer>."
 
@@ -70,7 +70,17 @@ class ReasoningGymOptions(BuilderOptions):
 
 
 def build(options: ReasoningGymOptions, progress: Progress = no_progress) -> dict[str, Any] | None:
-    """Build the data set; return its manifest, or None if it is already there. See `DataSet`.
+    """Write puzzles of a reasoning-gym task as train.parquet and test.parquet for veRL, with manifest.json.
+
+    examples:
+      verl-trgrpo data build reasoning-gym --task gsm_symbolic --train 2000 --test 200 --out data/gsm_symbolic
+      verl-trgrpo data build reasoning-gym --task chain_sum --config min_terms=3 max_terms=5 --out data/chain_sum
+
+    notes:
+      The task's own verifier is the reward.
+
+    Returns:
+        the manifest, None if the data set is there already; see `DataSet`.
 
     Raises:
         ValueError: the task has too few different questions, or its verifier refuses its own answer to a row.

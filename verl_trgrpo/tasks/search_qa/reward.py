@@ -32,8 +32,8 @@ from typing import Any
 
 from verl_trgrpo.common.text import shorten
 from verl_trgrpo.tasks.answer_form import THINKING_OPENED, after_reasoning, last_tagged
-from verl_trgrpo.tasks.registry import GroundTruthError, Score
 from verl_trgrpo.tasks.search_qa.format import model_turns
+from verl_trgrpo.tasks.task import GroundTruthError, Score
 
 MAX_ANSWER_TAGS = 10
 MANY_TAGS_DIVISOR = 4.0

@@ -35,7 +35,7 @@ from verl_trgrpo.data.sources import (
     warn_of_test_files,
 )
 from verl_trgrpo.data.write import BuilderOptions, counts
-from verl_trgrpo.tasks.search_qa.search_options import SEARCH_AGENT
+from verl_trgrpo.tasks.search_qa import SEARCH_AGENT
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -120,7 +120,20 @@ class SearchQaOptions(BuilderOptions):
 
 
 def build(options: SearchQaOptions, progress: Progress = no_progress) -> dict[str, Any] | None:
-    """Build the data set; return its manifest, or None if it is already there. See `DataSet`.
+    """Write Search-R1's questions as train.parquet and test.parquet for veRL, with manifest.json.
+
+    examples:
+      verl-trgrpo data build search-qa --out data/search_qa --source hf --val-per-set 100
+      verl-trgrpo data build search-qa --out data/nq --source FlashRAG_datasets --train-sets nq --test-sets nq bamboogle
+
+    notes:
+      The tests take a set's test split, else dev, else train. Train rows of a set that ask the same question become one
+      row that accepts the answers of all; the tests keep every row.
+      --limit counts the questions of each set. A directory with a copy of the collection is a source as it is.
+      --source hf has been run on the repository's layout, not against the hub itself.
+
+    Returns:
+        the manifest, None if the data set is there already; see `DataSet`.
 
     Raises:
         ValueError: the source cannot be read or lacks a set that is asked for, rows are malformed, or the directory cannot

@@ -1,0 +1,137 @@
+"""What a task declares: the rewards of its rows, the builder of its data files, its agent loops.
+
+The ``__init__.py`` of a task's folder holds it as ``TASK``. A function is named as ``module:function`` and imported at first use,
+so that the list of all tasks takes no time.
+"""
+
+import importlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any
+
+
+class GroundTruthError(ValueError):
+    """The ground truth of a row cannot be read; the message says what is wrong with it.
+
+    Rewards raise it. `verl_trgrpo.tasks.compute_score` counts it as `gold_unparseable`, so that one row does not end a run;
+    builders and `verl-trgrpo data check` report it with the row.
+    """
+
+
+@dataclass(frozen=True)
+class Score:
+    """Score of one response.
+
+    Every reward returns the same fields: veRL collects the extra keys of a batch from its first row, so rows of different
+    tasks can share a batch only if their keys agree.
+
+    Args:
+        score: the reward for training; its range depends on the task.
+        acc: 1.0 if the answer is right, else 0.0.
+        format_ok: 1.0 if an answer was found where the task requires it, else 0.0.
+        f1: partial credit from 0.0 to 1.0 if the task defines one (search QA), else equal to `acc`. Never a reward by
+            itself.
+        gold_unparseable: 1.0 if the ground truth could not be parsed, so that `acc` 0.0 does not mean "wrong".
+        timed_out: 1.0 if the comparison reached its limit of time or memory, so that `acc` 0.0 means "unknown".
+    """
+
+    score: float
+    acc: float
+    format_ok: float = 1.0
+    f1: float | None = None
+    gold_unparseable: float = 0.0
+    timed_out: float = 0.0
+
+    def as_dict(self) -> dict[str, float]:
+        """Return the fields as veRL needs them, all float."""
+        return {**vars(self), "f1": self.acc if self.f1 is None else self.f1}
+
+
+RewardFunction = Callable[..., Score]
+ReferenceResponse = Callable[[Any], str | None]
+Mismatch = Callable[[str, Any, Mapping[str, Any]], str]
+
+
+@dataclass(frozen=True)
+class Scoring:
+    """Scoring of the rows of a data source.
+
+    Args:
+        reward: the function, or ``module:function``.
+        reference_response: likewise; returns a response that states a given ground truth and must get full marks.
+        refused_spelling: likewise; returns another spelling of a given ground truth that gets no full marks, or None.
+        mismatch: likewise; of the text of a prompt, its ground truth and extra_info, returns why this cannot be the ground
+            truth of the prompt, or "".
+    """
+
+    reward: RewardFunction | str
+    reference_response: ReferenceResponse | str | None = None
+    refused_spelling: ReferenceResponse | str | None = None
+    mismatch: Mismatch | str | None = None
+
+
+@dataclass(frozen=True)
+class Builder:
+    """Builder of a task's data files.
+
+    Args:
+        function: ``module:function``. It takes ``options``, annotated with a `BuilderOptions`, and ``progress``, and returns the
+            manifest, or None if the files are there already. Its docstring up to ``Returns:`` is the command's help.
+        summary: one line of help.
+    """
+
+    function: str
+    summary: str
+
+
+@dataclass(frozen=True)
+class AgentLoop:
+    """Agent loop whose responses have several turns, as evaluation and checks use it; veRL reads its own ``agent_loops.yaml``.
+
+    It begins with the rendered prompt of a row. Its class may have a static method ``run_checks(view)``, which returns findings
+    about a run that uses it (``checks.view.RunView``).
+
+    Args:
+        loop: ``module:function``, the class, an ``AgentLoopBase`` of veRL.
+        override: words with which a run takes it for all rows.
+        section: of ``actor_rollout_ref.rollout.custom``, with its settings; empty without any.
+        options: ``module:function``; reads the settings, a mapping or None, and raises a ValueError for wrong ones.
+        opened: ``module:function``; of the settings, an asynchronous context in which an evaluation makes its responses. Raises a
+            ValueError if they cannot be made.
+    """
+
+    loop: str
+    override: str
+    section: str = ""
+    options: str = ""
+    opened: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Task:
+    """A task.
+
+    Args:
+        rewards: scoring by data source, in whose name ``*`` stands for any characters.
+        foreign: scoring by names that other projects write, regardless of case, hyphens and underscores; the first pattern that
+            matches decides. A reward that is registered under one of them takes precedence.
+        builders: by the word of ``verl-trgrpo data build``.
+        agent_loops: by the name that rows have as ``agent_name``.
+    """
+
+    rewards: dict[str, Scoring] = field(default_factory=dict)
+    foreign: dict[str, Scoring] = field(default_factory=dict)
+    builders: dict[str, Builder] = field(default_factory=dict)
+    agent_loops: dict[str, AgentLoop] = field(default_factory=dict)
+
+
+def imported(function: Any) -> Any:
+    """Return a function, or what ``module:function`` names."""
+    return _import(function) if isinstance(function, str) else function
+
+
+@cache
+def _import(name: str) -> Any:
+    module, _, attribute = name.partition(":")
+    return getattr(importlib.import_module(module), attribute)
