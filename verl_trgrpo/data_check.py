@@ -24,7 +24,6 @@ from verl_trgrpo.data.prompts import MOST_PROMPTS, RolloutPrompts, prompt_settin
 from verl_trgrpo.data.rows import (
     COLUMNS,
     SINGLE_TURN,
-    TOOL_AGENT,
     RawRow,
     UnreadableError,
     display_names,
@@ -46,8 +45,7 @@ from verl_trgrpo.data.verl_files import (
 )
 from verl_trgrpo.tasks.answer_form import asked_form
 from verl_trgrpo.tasks.ground_truths import accepts, reward_findings
-from verl_trgrpo.tasks.registry import DefaultReward
-from verl_trgrpo.tasks.search_qa.search_options import SEARCH_AGENT
+from verl_trgrpo.tasks.registry import DefaultReward, known_agents
 from verl_trgrpo.tasks.whole_files import WholeFile
 
 # In the order of the report; docs/data.md says what each finds. All but the first two check single rows.
@@ -56,8 +54,6 @@ CHECKS = (
     "chat template", "prompt length",
 )  # fmt: skip
 TRAIN, TEST = "train", "test"
-
-AGENTS = (SEARCH_AGENT, SINGLE_TURN, TOOL_AGENT)
 
 _MAX_EXAMPLES = 3
 
@@ -298,8 +294,8 @@ def content_findings(row: RawRow, where: str) -> Iterator[tuple[str, Finding]]:
     agent = row.get("agent_name", SINGLE_TURN)
     if agent is None:
         yield "columns", Finding.error(where, "agent_name is null; veRL fails for these rows, name one")
-    elif agent not in AGENTS:
-        yield "columns", Finding.warning(where, f"agent_name is {agent}; not one of {', '.join(AGENTS)}")
+    elif agent not in known_agents():
+        yield "columns", Finding.warning(where, f"agent_name is {agent}; not one of {', '.join(known_agents())}")
 
 
 class SeenPrompts:

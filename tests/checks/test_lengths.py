@@ -1,4 +1,4 @@
-"""Lengths against the model, the micro-batches, the searches and the prompts."""
+"""Lengths against the model, the micro-batches and the prompts."""
 
 import json
 import shutil
@@ -67,17 +67,6 @@ def test_logits_that_no_gpu_holds_are_a_warning(tmp_path, size, overrides):
         assert not [
             each for each in findings(*sized, smaller) if each.where.endswith(key) and each.level is Level.WARNING
         ]
-
-
-def test_searches_that_do_not_fit_are_a_warning_and_unknown_options_an_error():
-    searches = ["agent=search_tags", "data.max_response_length=4500", FILTER, f"{LIMIT}=100"]
-    key = f"{ROLLOUT}.custom.search"
-    found = findings(
-        *searches, f"{key}.max_searches=6", f"{key}.max_turn_tokens=500", f"{key}.max_observation_tokens=500"
-    )
-    assert summary(found) == [(key, Level.WARNING), (LIMIT, Level.NOT_CHECKED)] and "6500" in found[0].message
-    found = findings(*searches, f"+{key}.deadlin=3")
-    assert summary(found)[0] == (key, Level.ERROR) and "deadlin" in found[0].message
 
 
 def chat(words, **columns):

@@ -1,23 +1,18 @@
-"""Packages, GPUs and search servers: errors on the machine that trains, "not checked" on another one."""
+"""Packages and GPUs: errors on the machine that trains, "not checked" on another one."""
 
-import asyncio
 import os
-import threading
-from contextlib import contextmanager
 
 import pytest
 
 from tests.checks.validation import summary
 from tests.conftest import composed
-from tests.data.checked_files import write
-from tests.tasks.search_qa.conftest import running_server
 from verl_trgrpo.checks import machine
 from verl_trgrpo.checks.view import RunView
 from verl_trgrpo.common.findings import Level
 
-GPUS, SEARCH = "trainer.n_gpus_per_node", "actor_rollout_ref.rollout.custom.search.url"
-# Nothing listens at these ports.
-UNREACHABLE, CLOSED = "http://127.0.0.1:9", "127.0.0.1:9"
+GPUS = "trainer.n_gpus_per_node"
+# Nothing listens at this port.
+CLOSED = "127.0.0.1:9"
 ONE_GPU = ["+ray_kwargs.ray_init.num_gpus=1", f"{GPUS}=1"]
 
 
@@ -31,22 +26,6 @@ def own_cluster(monkeypatch, tmp_path):
     monkeypatch.setattr(machine.os, "cpu_count", lambda: 64)
     monkeypatch.setenv("RAY_TMPDIR", str(tmp_path))
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
-
-
-@contextmanager
-def in_another_thread():
-    """A search server that answers while this thread waits for it."""
-    loop = asyncio.new_event_loop()
-    thread = threading.Thread(target=loop.run_forever)
-    thread.start()
-    context = running_server()
-    try:
-        yield asyncio.run_coroutine_threadsafe(context.__aenter__(), loop).result(60)
-        asyncio.run_coroutine_threadsafe(context.__aexit__(None, None, None), loop).result(60)
-    finally:
-        loop.call_soon_threadsafe(loop.stop)
-        thread.join()
-        loop.close()
 
 
 @pytest.mark.parametrize(("trains", "level"), [(True, Level.ERROR), (False, Level.NOT_CHECKED)])
@@ -140,25 +119,6 @@ def test_a_cluster_that_another_user_names_is_not_joined(monkeypatch, tmp_path):
         os.chown(file, 2, -1)
     monkeypatch.setattr(machine, "accelerator_count", lambda: 8)
     assert found() == []
-
-
-def test_search_servers_are_asked_once_before_a_training():
-    searching = ["agent=search_tags", *ONE_GPU]
-    [later] = found(*searching, f"{SEARCH}={UNREACHABLE}", trains=False)
-    assert summary([later]) == [(SEARCH, Level.NOT_CHECKED)] and UNREACHABLE in later.message
-    [now] = found(*searching, f"{SEARCH}={UNREACHABLE}")
-    assert summary([now]) == [(SEARCH, Level.ERROR)] and UNREACHABLE in now.message
-    with in_another_thread() as server:
-        assert found(*searching, f"{SEARCH}={server.url}") == [] and len(server.requests) == 1
-        [one] = found(*searching, f"{SEARCH}=[{server.url},{UNREACHABLE}]")
-        assert summary([one]) == [(SEARCH, Level.WARNING)] and UNREACHABLE in one.message, "the others stand in for it"
-
-
-def test_rows_that_search_need_a_server(tmp_path):
-    server = f"+actor_rollout_ref.rollout.custom.search.url={UNREACHABLE}"
-    for agent, expected in (("trgrpo_search", [(SEARCH, Level.ERROR)]), ("tool_agent", [])):
-        file = write(tmp_path / "rows.parquet", [{"agent_name": "single_turn_agent"}, {"agent_name": agent}])
-        assert summary(found(f"data.train_files={file}", server, *ONE_GPU)) == expected
 
 
 @pytest.mark.parametrize("trains", [True, False])

@@ -8,7 +8,7 @@ from verl_trgrpo.checks import view
 from verl_trgrpo.checks.view import RunView
 from verl_trgrpo.data.rows import SINGLE_TURN, TOOL_AGENT
 from verl_trgrpo.data.verl_files import open_as_verl
-from verl_trgrpo.tasks.search_qa.search_options import SEARCH_AGENT
+from verl_trgrpo.tasks.search_qa import SEARCH_AGENT
 
 DEFAULT = "actor_rollout_ref.rollout.agent.default_agent_loop"
 TRAIN, VAL = "data.train_files", "data.val_files"
@@ -25,9 +25,9 @@ def test_rows_and_agents_of_each_kind_of_file(tmp_path, ending):
     named, plain = write(tmp_path / f"named.{ending}", NAMED), write(tmp_path / f"plain.{ending}", PLAIN)
     both = data(named, named, f"{DEFAULT}={TOOL_AGENT}")
     assert both.rows == 3 and both.agents == {SINGLE_TURN, SEARCH_AGENT}, "no row has the default"
-    assert both.may_search and both.may_call_tools
+    assert both.may_use(SEARCH_AGENT) and both.may_call_tools
     assert data(named, plain, f"{DEFAULT}={TOOL_AGENT}").agents == {SINGLE_TURN, SEARCH_AGENT, TOOL_AGENT}
-    assert data(plain, plain).agents == {SINGLE_TURN} and not data(plain, plain).may_search
+    assert data(plain, plain).agents == {SINGLE_TURN} and not data(plain, plain).may_use(SEARCH_AGENT)
     assert not data(plain, plain).may_call_tools
     assert data(named, plain, "data.train_max_samples=2").rows == 2
 
@@ -37,7 +37,12 @@ def test_files_that_are_not_known_may_have_any_agent(tmp_path, other):
     named = write(tmp_path / "named.jsonl", NAMED)
     unknown = data(other, named)
     assert unknown.rows is None and unknown.agents == {SINGLE_TURN, SEARCH_AGENT}
-    assert unknown.may_search and unknown.may_call_tools and not unknown.complete(TRAIN, VAL) and unknown.complete(VAL)
+    assert (
+        unknown.may_use(SEARCH_AGENT)
+        and unknown.may_call_tools
+        and not unknown.complete(TRAIN, VAL)
+        and unknown.complete(VAL)
+    )
     assert data(named, other).rows == 3
 
 

@@ -16,7 +16,8 @@ from tests.compare.files import (
 )
 from verl_trgrpo.compare.arms import group_arms, read_runs
 from verl_trgrpo.compare.comparison import compare_runs
-from verl_trgrpo.compare.page import ReportOptions, build_report, notes, read_samples
+from verl_trgrpo.compare.finished import notes
+from verl_trgrpo.compare.page import ReportOptions, build_report, read_samples
 
 VOID = {"meta", "img"}
 EVIL = '<script>alert(1)</script>"><img src=x onerror=alert(2)>&amp;'
@@ -88,7 +89,6 @@ def test_the_page_has_tables_curves_responses_and_the_settings_that_differ(built
         "standard deviation of token weights", "gradient of tokens with p < 0.25",
     ]  # fmt: skip
     assert "Before, step 0: wrong (score 0)" in page.words() and "After, step 1: right (score 1)" in page.words()
-    assert "analyze --only-tokens" in page.words("code")
     settings = page.source[page.source.index("Settings that differ") : page.source.index("All runs")]
     assert "1e-06" in settings and "2e-06" in settings and "weight_decay" in settings, "the third arm has none recorded"
     assert "/home/me" not in settings

@@ -12,10 +12,10 @@ from verl_trgrpo.runs.run_directory import write_config
 
 
 def test_all_problems_come_in_one_message(tmp_path):
-    with pytest.raises(ValueError, match="9 problems") as caught:
+    with pytest.raises(ValueError, match="8 problems") as caught:
         EvalOptions(model="", data=(tmp_path / "none",), k=2, top_p=0.0, max_tokens=0, seed=-1, limit=0,
-                    tensor_parallel=0, search=("topk=0",))  # fmt: skip
-    for part in ("none is not a file", "model is empty", "k=2", "top_p=0.0", "topk=0", "seed=-1", "limit=0"):
+                    tensor_parallel=0)  # fmt: skip
+    for part in ("none is not a file", "model is empty", "k=2", "top_p=0.0", "seed=-1", "limit=0"):
         assert part in str(caught.value)
 
 
@@ -72,6 +72,14 @@ def test_an_option_that_no_row_uses_is_an_error(tmp_path, given, used, named):
     assert not (tmp_path / "out").exists()
     with pytest.raises((ValueError, OSError), match="none"):
         evaluate(EvalOptions(data=(write(tmp_path / "b.parquet", [*rows, rows[0] | used]),), **options))
+
+
+def test_settings_of_the_loop_of_the_rows_are_checked_before_the_model_is_opened(tmp_path):
+    file = write(tmp_path / "a.parquet", [row(0, agent_name="trgrpo_search")])
+    given = EvalOptions(model=str(tmp_path / "none"), data=(file,), out=tmp_path / "out", search=("topk=0", "tokp=1"))
+    with pytest.raises(ValueError, match="2 problems") as caught:
+        evaluate(given)
+    assert "topk=0" in str(caught.value) and "tokp" in str(caught.value) and not (tmp_path / "out").exists()
 
 
 def test_prompts_are_those_of_the_run_that_made_the_checkpoint(tmp_path):

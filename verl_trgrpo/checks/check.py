@@ -82,7 +82,7 @@ def check(run: ComposedRun, need_files: bool = True, trains: bool = False) -> Re
     Args:
         run: the composed run.
         need_files: report missing data and models as "not checked" if False.
-        trains: this machine trains, so that what it lacks is an error, and its Ray cluster and search servers are asked once.
+        trains: this machine trains, so that what it lacks is an error, and a Ray cluster and what agent loops need is asked once.
     """
     view, findings = RunView(run, need_files, trains), list[Finding]()
     if problems := module_findings():  # veRL cannot be imported
@@ -107,7 +107,7 @@ def _stages() -> dict[str, tuple[Look, ...]]:
     import verl  # noqa: F401  # veRL's registries and the user's own modules come with it
 
     from verl_trgrpo.checks.algorithm import drift_findings, loss_findings
-    from verl_trgrpo.checks.data_files import data_findings, length_findings
+    from verl_trgrpo.checks.data_files import data_findings, length_findings, loop_setting_findings
     from verl_trgrpo.checks.machine import machine_findings, own_code_findings
     from verl_trgrpo.checks.resume import resume_findings
     from verl_trgrpo.checks.rules import LENGTHS, RULES, SIZES
@@ -123,8 +123,8 @@ def _stages() -> dict[str, tuple[Look, ...]]:
         ),
         "veRL's dataclasses": (verl_findings,),
         "rules between settings": (
-            in_turn(rules, switches, unread_findings), sizes, machine_findings, length_findings, loss_findings, drift_findings,
-            own_code_findings, resume_findings, own_findings,
+            in_turn(rules, switches, unread_findings), sizes, machine_findings, loop_setting_findings, length_findings,
+            loss_findings, drift_findings, own_code_findings, resume_findings, own_findings,
         ),
     }  # fmt: skip
 

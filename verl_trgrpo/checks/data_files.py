@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
+from functools import partial
 from typing import Any
 
 from omegaconf import DictConfig
@@ -12,7 +13,7 @@ from verl_trgrpo.checks.view import DATA, DATA_SET, OWN_REWARDS, TRAINING, RunVi
 from verl_trgrpo.common.findings import Finding, InvalidInputError, Level, findings_of
 from verl_trgrpo.common.text import as_plain_yaml, count_of, did_you_mean
 from verl_trgrpo.data.prompts import TOOLS, RolloutPrompts, agent_loops, tool_schemas
-from verl_trgrpo.data.rows import SINGLE_TURN, TOOL_AGENT, UnreadableError, is_chat
+from verl_trgrpo.data.rows import UnreadableError, is_chat
 from verl_trgrpo.data.verl_files import DataFile, column_findings, concatenation_findings, row_problems, spread
 from verl_trgrpo.runs.compose import resolved, selected
 from verl_trgrpo.runs.keys import AGENT, REWARD, REWARD_MODEL, ROLLOUT
@@ -22,9 +23,11 @@ from verl_trgrpo.tasks.registry import (
     DEFAULT_REWARDS,
     guessed_reward,
     has_reward,
+    known_agent_loops,
+    known_agents,
     unknown_source,
 )
-from verl_trgrpo.tasks.search_qa.search_options import SEARCH_AGENT, read_options
+from verl_trgrpo.tasks.task import imported
 from verl_trgrpo.tasks.whole_files import WholeFile
 
 _MANAGER = f"{AGENT}.agent_loop_manager_class"
@@ -35,8 +38,6 @@ _SCORED_ROWS = 50
 _LIMIT = "data.max_prompt_length"
 # Prompts of a file that are tokenized, at most; a thousand take about a second.
 _MOST = 4000
-# Agent loops that begin with the rendered prompt of the row.
-_AGENTS = (SINGLE_TURN, TOOL_AGENT, SEARCH_AGENT)
 
 
 def data_findings(view: RunView) -> list[Finding]:
@@ -79,6 +80,26 @@ def agent_loop_findings(config: DictConfig) -> tuple[set[str] | None, list[Findi
         return loops, []
     hint = did_you_mean(str(default), sorted(loops))
     return loops, [Finding.error(key, f"{key}={as_plain_yaml(default)}: not an agent loop of the run; {hint}")]
+
+
+def loop_setting_findings(view: RunView) -> list[Finding]:
+    """Check the settings of each task's agent loop, and that one that is configured may make responses."""
+    findings: list[Finding] = []
+    for name, loop in known_agent_loops().items():
+        key = f"{ROLLOUT}.custom.{loop.section}"
+        settings = resolved(view.config, key) if loop.section else None
+        if settings is None:
+            continue
+        given = {each: value for each, value in view.changed.items() if each.startswith(f"{key}.")}
+        if given and not view.may_use(name):
+            shown = ", ".join(f"{each}={as_plain_yaml(value)}" for each, value in given.items())
+            reason = f"has no effect, because no response comes from the agent loop {name}"
+            findings.append(
+                Finding.warning(next(iter(given)), f"{shown}: {reason}; set {loop.override}, or remove {key}")
+            )
+        elif loop.options:
+            findings += findings_of(partial(imported(loop.options), settings), key)
+    return findings
 
 
 def split_findings(key: str, view: RunView, loops: set[str] | None) -> list[Finding]:
@@ -224,33 +245,7 @@ def _verl_scores(source: str) -> bool:
 
 
 def length_findings(view: RunView) -> list[Finding]:
-    """Check lengths; the model's context and the prompts count where model and data are on this machine."""
-    return [*_search_findings(view.config), *_prompt_findings(view)]
-
-
-def _search_findings(config: DictConfig) -> list[Finding]:
-    """Check the options of searches, and that a response holds what searches may put into it."""
-    key = f"{ROLLOUT}.custom.search"
-    settings = resolved(config, key)
-    if settings is None:
-        return []
-    if invalid := findings_of(lambda: read_options(settings), key):
-        return invalid
-    loop = read_options(settings)
-    response, searches = config.data.max_response_length, loop.max_searches
-    budget = (searches + 1) * loop.max_turn_tokens + searches * loop.max_observation_tokens
-    if budget <= response:
-        return []
-    message = (
-        f"{key}: {searches + 1} turns of {loop.max_turn_tokens} tokens and {searches} observations of "
-        f"{loop.max_observation_tokens} are {budget} tokens, more than data.max_response_length={response}; raise that, or "
-        "lower max_searches, or responses may end without an answer"
-    )
-    return [Finding.warning(key, message)]
-
-
-def _prompt_findings(view: RunView) -> list[Finding]:
-    """Compare prompts with their limit, counted as veRL does.
+    """Compare prompts with their limit, counted as veRL does, where model and data are on this machine.
 
     Of a file with more than 4,000 prompts, as many that are evenly spread are tokenized. Prompts with images or sounds are not,
     and neither are those of agent loops that are not known here.
@@ -320,7 +315,7 @@ def _sample(file: DataFile, config: DictConfig) -> tuple[dict[int, dict[str, Any
     rows = file.sample(columns, _MOST)
     if data.filter_overlong_prompts:  # which counts the same tokens for all agents
         return rows, ""
-    others = {str(name) for row in rows.values() if (name := row.get("agent_name", agent)) not in _AGENTS}
+    others = {str(name) for row in rows.values() if (name := row.get("agent_name", agent)) not in known_agents()}
     known = {number: row for number, row in rows.items() if str(row.get("agent_name", agent)) not in others}
     return known, f"agent loops of the run's own render them ({', '.join(sorted(others))})" if others else ""
 

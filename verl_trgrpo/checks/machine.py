@@ -1,4 +1,4 @@
-"""Check what a run needs of the machine that trains it: packages, GPUs, search servers, and Python code of the run's own.
+"""Check what a run needs of the machine that trains it: packages, GPUs, and Python code of the run's own.
 
 veRL would load that code after the model and the rollout engine have started. It is loaded in a process of its own, because an
 import may set variables, take a GPU or a port, or print; and in the directory and the environment of the training.
@@ -14,7 +14,6 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -30,9 +29,7 @@ from verl_trgrpo.runs.compose import loggers_of, selected
 from verl_trgrpo.runs.environment import accelerator_count, training_environment
 from verl_trgrpo.runs.keys import AGENT, GPUS, MANAGER, REWARD, REWARD_MODEL, ROLLOUT, place_of
 from verl_trgrpo.tasks.registry import known_options
-from verl_trgrpo.tasks.search_qa.search_options import SEARCH_AGENT
 
-_SEARCH = f"{ROLLOUT}.custom.search"
 _STORAGE = "transfer_queue.backend.SimpleStorage.num_data_storage_units"
 # Packages of the rollout engines.
 _ENGINES = {"vllm": "vllm", "sglang": "sglang", "trtllm": "tensorrt_llm"}
@@ -92,14 +89,13 @@ os._exit(0)  # whatever the modules started must not hold this up
 
 
 def machine_findings(view: RunView) -> list[Finding]:
-    """Check for packages, GPUs and search servers that a run needs.
+    """Check for packages and GPUs that a run needs.
 
-    On the machine that trains everything it lacks is an error, unless the run is finished, and a Ray cluster and search servers
-    are asked once. Elsewhere what the machine lacks is "not checked", and nothing is asked.
+    On the machine that trains everything it lacks is an error, unless the run is finished, and a Ray cluster is asked
+    once. Elsewhere what the machine lacks is "not checked", and nothing is asked.
     """
-    with suppress(ValueError):  # run.json is damaged; the check of what the run resumes from says so
-        if view.trains and view.finished:
-            return []
+    if view.trains and not view.starts:
+        return []
     config, level = view.config, Level.ERROR if view.trains else Level.NOT_CHECKED
     findings = [Finding(level, key, message) for key, message in _missing_packages(view)]
     if (cluster := cluster_of(config)) and not view.trains:
@@ -107,10 +103,6 @@ def machine_findings(view: RunView) -> list[Finding]:
         findings.append(view.finding(GPUS, reason, Level.NOT_CHECKED))
     else:
         findings += _resource_findings(view, cluster, level)
-    if SEARCH_AGENT in view.agents and view.trains:
-        findings += _server_findings(config)
-    elif SEARCH_AGENT in view.agents:
-        findings.append(view.finding(f"{_SEARCH}.url", "is asked when training starts", Level.NOT_CHECKED))
     return findings
 
 
@@ -209,20 +201,6 @@ def _of_cluster(address: str) -> tuple[int, int]:
         raise RuntimeError((asked.stderr.strip().splitlines() or ["no output"])[-1])
     gpus, cpus = asked.stdout.split()[-2:]
     return int(gpus), int(cpus)
-
-
-def _server_findings(config: DictConfig) -> list[Finding]:
-    from verl_trgrpo.tasks.search_qa.client import failures_of_servers
-    from verl_trgrpo.tasks.search_qa.search_options import read_options
-
-    try:
-        options = read_options(selected(config, _SEARCH))
-        failures = failures_of_servers(options)
-    except ValueError as error:
-        return [Finding.error(_SEARCH, str(error))]
-    key, level = f"{_SEARCH}.url", Level.ERROR if len(failures) == len(options.urls) else Level.WARNING
-    fix = "start it (verl-trgrpo search serve), or correct the address"
-    return [Finding(level, key, f"{key}={url}: {failure}; {fix}") for url, failure in failures.items()]
 
 
 class _Object(NamedTuple):

@@ -26,9 +26,10 @@ from verl_trgrpo.common.text import as_plain_yaml, as_yaml, did_you_mean, neares
 from verl_trgrpo.data.prompts import TOOLS
 from verl_trgrpo.runs.compose import flat, selected
 from verl_trgrpo.runs.keys import LOSS, MANAGER, MANAGER_OPTIONS, OLD_SECTIONS, SHAPING, place_of
+from verl_trgrpo.tasks.registry import known_agent_loops
 
-# A section that takes any key, with those that this package reads.
-_CUSTOM, _CUSTOM_NAMES = "actor_rollout_ref.rollout.custom", ("search",)
+# A section that takes any key.
+_CUSTOM = "actor_rollout_ref.rollout.custom"
 _Text = Annotated[str, MinLen(1)]
 _Files = _Text | list[_Text] | None  # that some are named is checked with the files
 _Count = Annotated[int, Ge(1)]
@@ -178,9 +179,10 @@ def _unread_findings(config: DictConfig, defaults: DictConfig) -> list[Finding]:
             )
             level = Level.ERROR if decides else Level.WARNING
             findings.append(Finding(level, key, f"{key}={as_plain_yaml(value)}: {reason}"))
+    read = [loop.section for loop in known_agent_loops().values() if loop.section]
     for name in map(str, selected(config, _CUSTOM) or ()):
-        meant = nearest(name, _CUSTOM_NAMES, cutoff=0.75)
-        if meant and name not in _CUSTOM_NAMES:
+        meant = nearest(name, read, cutoff=0.75)
+        if meant and name not in read:
             key = f"{_CUSTOM}.{name}"
             findings.append(
                 Finding.warning(key, f"{key}: this package does not read it; did you mean {_CUSTOM}.{meant}?")

@@ -100,8 +100,6 @@ SWITCHES = (
     Switch("rollout.checkpoint_engine.backend", _SEPARATE, "weights go through shared memory; remove it"),
     Switch("validation.top_p validation.top_k", "validation.temperature > 0",
            "validation is greedy; remove it, or set that to 1.0"),
-    Switch("rollout.custom.search.*", "may_search",
-           "no response searches with {rollout.agent.default_agent_loop} and these rows; remove it, or set agent=search_tags"),
     Switch("rollout.trace.*", "rollout.trace.backend not in (None, '')", "; remove it, or set that",
            without="rollout.trace.backend"),
     Switch("reward_model.n_gpus_per_node reward_model.nnodes",

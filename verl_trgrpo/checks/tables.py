@@ -32,7 +32,7 @@ SECTIONS = {
 }  # fmt: skip
 # What a condition may ask of the view of a run beside its settings.
 FACTS = (
-    "data_parallel", "decoder", "gpus", "loggers", "longest", "may_call_tools", "may_search", "needs_critic", "rows",
+    "data_parallel", "decoder", "gpus", "loggers", "longest", "may_call_tools", "needs_critic", "rows",
     "sequence_parallel", "steps_of_epochs", "updates",
 )  # fmt: skip
 # Settings that a message shows, at most.

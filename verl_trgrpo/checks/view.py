@@ -21,7 +21,6 @@ from verl_trgrpo.data.verl_files import DataFile, open_as_verl
 from verl_trgrpo.runs.compose import ComposedRun, changed_values, loggers_of, selected
 from verl_trgrpo.runs.keys import ACTOR, MODEL, MODEL_PATH
 from verl_trgrpo.runs.run_directory import is_finished
-from verl_trgrpo.tasks.search_qa.search_options import SEARCH_AGENT
 
 TRAINING = "data.train_files"
 DATA = (TRAINING, "data.val_files")
@@ -177,6 +176,14 @@ class RunView:
         """
         return is_finished(self.config, self.run.directory, self.steps)
 
+    @property
+    def starts(self) -> bool:
+        """Return True if this machine is about to train: the run has steps left."""
+        try:
+            return self.trains and not self.finished
+        except ValueError:  # run.json is damaged; the check of what the run resumes from says so
+            return self.trains
+
     @cached_property
     def agents(self) -> frozenset[str]:
         """Return the names of the agent loops that make responses: those of the rows that can be read, and the default.
@@ -196,10 +203,9 @@ class RunView:
                     )
         return frozenset(name for name in names if name)
 
-    @property
-    def may_search(self) -> bool:
-        """Return False if no response comes from the agent loop that searches."""
-        return SEARCH_AGENT in self.agents or not self.complete(*DATA)
+    def may_use(self, agent: str) -> bool:
+        """Return False if no response comes from an agent loop."""
+        return agent in self.agents or not self.complete(*DATA)
 
     @property
     def may_call_tools(self) -> bool:

@@ -48,11 +48,6 @@ class Run:
         return replace(self, steps=tuple(steps))
 
 
-def run_directory(out: Path, arm: str, seed: int) -> Path:
-    """Return the directory of a run: ``OUT/runs/<arm>/seed-<seed>``."""
-    return out / "runs" / arm / f"seed-{seed}"
-
-
 def group_arms(runs: Sequence[Run], baseline: str) -> dict[str, list[Run]]:
     """Return the runs by arm, in the order of the arms' first runs, the baseline first."""
     arms: dict[str, list[Run]] = {}

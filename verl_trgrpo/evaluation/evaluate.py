@@ -6,13 +6,14 @@ import asyncio
 import json
 from collections.abc import Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from omegaconf import OmegaConf
 
 from verl_trgrpo.common.files import file_sha256, write_json, write_text
-from verl_trgrpo.common.findings import raise_invalid
+from verl_trgrpo.common.findings import findings_of, raise_invalid
 from verl_trgrpo.common.progress import Progress, no_progress
 from verl_trgrpo.data.prompts import default_agent_of
 from verl_trgrpo.data.rows import MEDIA, SINGLE_TURN, Row
@@ -20,8 +21,14 @@ from verl_trgrpo.data.sources import draw
 from verl_trgrpo.data.verl_files import load_rows, read_rows
 from verl_trgrpo.evaluation.checkpoint import find_model, fingerprint, merged_model
 from verl_trgrpo.evaluation.options import EvalOptions
-from verl_trgrpo.tasks.registry import DefaultReward, find_reward, has_reward, import_external_modules
-from verl_trgrpo.tasks.search_qa.search_options import SEARCH_AGENT
+from verl_trgrpo.tasks.registry import (
+    DefaultReward,
+    find_reward,
+    has_reward,
+    import_external_modules,
+    known_agent_loops,
+)
+from verl_trgrpo.tasks.task import imported
 
 REPORT, TABLE = "report.json", "report.txt"
 
@@ -49,7 +56,7 @@ def evaluate(options: EvalOptions, progress: Progress = no_progress) -> tuple[st
     rows = load_evaluable_rows(
         options.data, options.limit, options.seed, default_reward=options.reward, default_agent=default_agent
     )
-    raise_invalid(unused_options(options, [row for file_rows in rows for row in file_rows]))
+    raise_invalid(option_problems(options, [row for file_rows in rows for row in file_rows]))
     model = find_model(options.model)
     digests = [file_sha256(path) for path in options.data]
     with open_store(options.directory, _arguments(options, model, digests), options.data) as store:
@@ -87,18 +94,21 @@ def _arguments(options: EvalOptions, model: str, digests: list[str]) -> dict[str
         "data": [{"file": path.name, "sha256": digest} for path, digest in zip(options.data, digests, strict=True)],
         **asdict(options.sampling),
         **{name: getattr(options, name) for name in ("seed", "limit")},
-        "search": {name: value for name, value in options.search_settings.items() if name != "url"},
+        "search": {name: value for name, value in OmegaConf.from_dotlist([*options.search]).items() if name != "url"},
         "prompts": OmegaConf.to_container(options.prompt_settings(model), resolve=True),
     }
 
 
-def unused_options(options: EvalOptions, rows: Sequence[Row]) -> list[str]:
-    """Return a message for each option that none of the rows uses: their figures would be those of something else."""
-    messages = []
-    if options.search and not any(row.agent_name == SEARCH_AGENT for row in rows):
+def option_problems(options: EvalOptions, rows: Sequence[Row]) -> list[str]:
+    """Return a message for each wrong setting of the rows' agent loops, and for each option that none of the rows uses."""
+    agents = {row.agent_name for row in rows}
+    loops = [loop for name, loop in known_agent_loops().items() if name in agents and loop.options]
+    checks = [partial(imported(loop.options), options.loop_settings(loop)) for loop in loops]
+    messages = [found.message for check in checks for found in findings_of(check, "")]
+    if options.search and not loops:
         messages.append(
-            f"search={' '.join(options.search)}: none of the {len(rows)} rows has agent_name={SEARCH_AGENT}, so none would "
-            "search; build the data with verl-trgrpo data build search-qa, or leave --search out"
+            f"search={' '.join(options.search)}: none of the {len(rows)} rows has the agent_name of a loop with settings, such "
+            f"as {next(iter(known_agent_loops()))}; give rows that have it, or leave --search out"
         )
     if options.reward and all(has_reward(row.data_source) for row in rows):
         messages.append(f"reward={options.reward}: the data sources of all {len(rows)} rows have rewards; leave it out")
@@ -144,8 +154,9 @@ def _check_evaluable(path: Path, rows: Sequence[Row], own_rewards: bool, default
         raise ValueError(
             f"{path}: rows have {medium}, which the model would not be shown here; validate with veRL (trainer.val_only=true)"
         )
-    if others := {row.agent_name for row in rows} - {SINGLE_TURN, SEARCH_AGENT}:
+    known = (SINGLE_TURN, *known_agent_loops())
+    if others := {row.agent_name for row in rows} - {*known}:
         raise ValueError(
-            f"{path}: agent_name={', '.join(sorted(others))} cannot be evaluated here, only {SINGLE_TURN} and {SEARCH_AGENT}; "
-            "build the data for one of them, or validate with veRL (trainer.val_only=true)"
+            f"{path}: agent_name={', '.join(sorted(others))} cannot be evaluated here, only {', '.join(known)} can; "
+            "validate with veRL (trainer.val_only=true)"
         )

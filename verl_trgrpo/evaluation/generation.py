@@ -1,10 +1,9 @@
-"""Generate responses with vLLM: in one turn, or with searches through the agent loop of training."""
+"""Generate responses with vLLM: in one turn, or in several through the agent loop of training."""
 
 from __future__ import annotations
 
 import asyncio
 import hashlib
-import importlib
 import itertools
 import logging
 import os
@@ -23,7 +22,8 @@ from verl_trgrpo.data.rows import Row
 from verl_trgrpo.evaluation.options import EvalOptions
 from verl_trgrpo.evaluation.response_store import Response, ResponseStore
 from verl_trgrpo.tasks.answer_form import CUT_OFF, THINKING_OPENED
-from verl_trgrpo.tasks.search_qa.search_options import SEARCH_AGENT
+from verl_trgrpo.tasks.registry import known_agent_loops
+from verl_trgrpo.tasks.task import AgentLoop, imported
 
 logger = logging.getLogger(__name__)
 
@@ -54,13 +54,16 @@ async def make_responses(
     """Load `model` and append the responses to `jobs` to `store` as they finish.
 
     Raises:
-        ValueError: a prompt is too long, or the search server does not answer.
+        ValueError: a prompt is too long, or an agent loop lacks what it needs.
         OSError: the model cannot be found.
         RuntimeError: vLLM fails or is missing.
     """
     async with AsyncExitStack() as opened:
-        if any(job.row.agent_name == SEARCH_AGENT for job in jobs):
-            await _open_search_client(options, opened)
+        agents = {job.row.agent_name for job in jobs}
+        for loop in (loop for name, loop in known_agent_loops().items() if name in agents):
+            imported(loop.loop)  # Importing veRL takes seconds; do it before the engine waits for it.
+            if loop.opened:
+                await opened.enter_async_context(imported(loop.opened)(options.loop_settings(loop)))
         opened.enter_context(guarded_children())
         generator = Generator(options, model, jobs)
         opened.callback(generator.close)
@@ -79,27 +82,6 @@ async def make_responses(
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
-
-
-async def _open_search_client(options: EvalOptions, opened: AsyncExitStack) -> None:
-    """Query the search server once; the client of this event loop is closed with `opened`.
-
-    Raises a ValueError if the server does not answer: an evaluation without searches would look like a bad model.
-    """
-    # It imports veRL, which takes seconds: better now than while the engine waits.
-    importlib.import_module("verl_trgrpo.tasks.search_qa.loop")
-    from verl_trgrpo.tasks.search_qa.client import shared_client
-    from verl_trgrpo.tasks.search_qa.search_options import read_options
-
-    settings = read_options(options.search_settings)
-    client = shared_client(settings)
-    opened.push_async_callback(client.close)
-    result = await client.search("test")
-    if result.failure:
-        raise ValueError(
-            f"the rows need a search server, and {', '.join(settings.urls)} does not work: {result.failure}. Start one "
-            "with verl-trgrpo search serve --index DIR, and give it with --search url=http://HOST:PORT/retrieve"
-        )
 
 
 class Generator:
@@ -139,32 +121,34 @@ class Generator:
         """Return the response to one job."""
         prompt = self._prompts[job.file, job.row.position]
         room = min(self._options.sampling.max_tokens, self._limit - len(prompt))
-        if job.row.agent_name == SEARCH_AGENT:
-            return await self._respond_with_searches(job, len(prompt), room)
+        if loop := known_agent_loops().get(job.row.agent_name):
+            return await self._respond_in_turns(job, loop, len(prompt), room)
         output = await self.generate(job, 0, prompt, **self._sampling, max_tokens=room)
         # Decoded as veRL's reward managers do, not as vLLM does step by step.
         text = self._tokenizer.decode(output.token_ids, skip_special_tokens=True)
         cut = output.finish_reason == "length"
         return Response(job.row.position, job.sample, text, len(output.token_ids), cut, dict(self._extra))
 
-    async def _respond_with_searches(self, job: Job, prompt_length: int, response_length: int) -> Response:
-        """Run veRL's agent loop over this engine; lengths are in tokens, those of observations included."""
+    async def _respond_in_turns(self, job: Job, loop: AgentLoop, prompt_length: int, response_length: int) -> Response:
+        """Run a task's agent loop over this engine; lengths are in tokens, those of observations included."""
         from omegaconf import OmegaConf
         from verl.experimental.agent_loop.agent_loop import DictConfigWrap
         from verl.utils.dataset.rl_dataset import RLHFDataset
 
-        from verl_trgrpo.tasks.search_qa.loop import SearchAgentLoop
-
-        settings, turns = self._options.search_settings, _Turns(self, job)
-        rollout = {"prompt_length": prompt_length, "response_length": response_length, "custom": {"search": settings}}
+        custom = {loop.section: self._options.loop_settings(loop)} if loop.section else {}
+        rollout = {"prompt_length": prompt_length, "response_length": response_length, "custom": custom}
         data = {"apply_chat_template_kwargs": self._template}
         config = OmegaConf.create({"actor_rollout_ref": {"rollout": rollout}, "data": data})
         wrapped = DictConfigWrap(config), DictConfigWrap(config.data)
-        loop = SearchAgentLoop(wrapped[0], turns, self._tokenizer, None, RLHFDataset, wrapped[1], hf_model_type=None)
-        output = await loop.run(self._sampling, raw_prompt=job.row.messages)
-        extra = {name: output.extra_fields[name] for name in ("model_text", "rollout_metrics")}
+        turns = _Turns(self, job)
+        running = imported(loop.loop)(
+            wrapped[0], turns, self._tokenizer, None, RLHFDataset, wrapped[1], hf_model_type=None
+        )
+        output = await running.run(self._sampling, raw_prompt=job.row.messages)
+        given = output.extra_fields
+        extra = {name: given[name] for name in ("model_text", "rollout_metrics") if name in given}
         text = self._tokenizer.decode(output.response_ids, skip_special_tokens=True)
-        written, cut = sum(output.response_mask), output.extra_fields[CUT_OFF]
+        written, cut = sum(output.response_mask), bool(given.get(CUT_OFF, False))
         return Response(job.row.position, job.sample, text, written, cut, self._extra | extra)
 
     async def generate(self, job: Job, turn: int, token_ids: list[int], **sampling: Any) -> Any:

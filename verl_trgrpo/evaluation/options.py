@@ -8,13 +8,12 @@ from typing import Annotated, Any, Literal
 
 from omegaconf import DictConfig, OmegaConf
 
-from verl_trgrpo.common.findings import messages_of
 from verl_trgrpo.common.options import Options
 from verl_trgrpo.data.prompts import prompt_settings
 from verl_trgrpo.data.rows import file_problems
 from verl_trgrpo.evaluation.checkpoint import config_of_run, model_label
 from verl_trgrpo.tasks.registry import DefaultReward
-from verl_trgrpo.tasks.search_qa.search_options import read_options
+from verl_trgrpo.tasks.task import AgentLoop
 
 
 @dataclass(frozen=True)
@@ -53,7 +52,7 @@ class EvalOptions(Options):
         limit: at most this many rows of each file, drawn with the seed; all if left out.
         out: directory for responses and report; runs/eval/MODEL-PRESET if left out.
         tensor_parallel: accelerators that share one copy of the model.
-        search: KEY=VALUE settings of rows that search, as in actor_rollout_ref.rollout.custom.search.
+        search: KEY=VALUE settings of the agent loop of the rows, for searches those of actor_rollout_ref.rollout.custom.search.
         template: NAME=VALUE options of the chat template, as in data.apply_chat_template_kwargs; if left out, those of the run
             that made the checkpoint.
         reward: data source whose reward scores the rows whose own data source has none.
@@ -75,17 +74,13 @@ class EvalOptions(Options):
     reward: DefaultReward | None = None
 
     def problems(self) -> list[str]:
-        """Return a message for each problem of model, data, sampling and search."""
+        """Return a message for each problem of model, data and sampling."""
         sampling = self.sampling
         messages = file_problems(self.data) or ([] if self.data else ["data is empty; give at least one test file"])
         if not self.model:
             messages.append("model is empty; give a directory or a model on the hub")
         if sampling.temperature == 0.0 and sampling.k > 1:
             messages.append(f"k={sampling.k} at temperature 0, where all samples are equal; use k=1 or a temperature")
-        try:
-            read_options(self.search_settings)
-        except ValueError as error:
-            messages += messages_of(error)
         return messages
 
     @property
@@ -99,9 +94,8 @@ class EvalOptions(Options):
         """Return `out`, or ``runs/eval/MODEL-PRESET``; for a veRL checkpoint with the name of its run."""
         return self.out or Path("runs") / "eval" / f"{model_label(self.model)}-{self.preset}"
 
-    @property
-    def search_settings(self) -> dict[str, Any]:
-        """Return `search` as a mapping, in which numbers are numbers."""
+    def loop_settings(self, loop: AgentLoop) -> dict[str, Any]:
+        """Return the settings of an agent loop, here `search` as a mapping, in which numbers are numbers."""
         return {str(name): value for name, value in OmegaConf.from_dotlist([*self.search]).items()}
 
     def prompt_settings(self, model: str) -> DictConfig:

@@ -25,6 +25,7 @@ from verl_trgrpo.evaluation.options import EvalOptions
 from verl_trgrpo.evaluation.response_store import Response, open_store
 from verl_trgrpo.runs.keys import REWARD, ROLLOUT
 from verl_trgrpo.tasks.registry import import_external_modules
+from verl_trgrpo.tasks.task import AgentLoop
 
 # Characters of a response that are shown, counted from its end.
 _SHOWN = 800
@@ -50,6 +51,10 @@ class _RunOptions(EvalOptions):
         own_tokenizer = OmegaConf.select(self.config, "actor_rollout_ref.model.tokenizer_path")
         return prompt_settings(self.config, own_tokenizer or model)
 
+    def loop_settings(self, loop: AgentLoop) -> dict[str, Any]:
+        settings: Any = OmegaConf.select(self.config, f"{ROLLOUT}.custom.{loop.section}") if loop.section else None
+        return {name: value for name, value in (settings or {}).items() if value is not None}
+
 
 def preview(config: DictConfig, prompts: int, samples: int, progress: Progress = no_progress) -> list[Scored]:
     """Sample responses to some training prompts as the run would, and score them with its reward function.
@@ -61,7 +66,6 @@ def preview(config: DictConfig, prompts: int, samples: int, progress: Progress =
 
     import_external_modules()
     reward, rollout = reward_function(config), config.actor_rollout_ref.rollout
-    search: dict[Any, Any] = dict(OmegaConf.select(config, f"{ROLLOUT}.custom.search") or {})
     with tempfile.TemporaryDirectory() as directory:
         options = _RunOptions(
             config=config,
@@ -75,7 +79,6 @@ def preview(config: DictConfig, prompts: int, samples: int, progress: Progress =
             seed=config.data.seed or 0,
             out=Path(directory),
             tensor_parallel=rollout.tensor_model_parallel_size,
-            search=tuple(f"{name}={value}" for name, value in search.items() if value is not None),
         )
         own = OmegaConf.select(config, f"{REWARD}.path") == OWN_REWARDS
         agent, prompt_key = default_agent_of(config), str(config.data.prompt_key)

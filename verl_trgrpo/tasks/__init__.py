@@ -25,9 +25,10 @@ from verl_trgrpo.tasks.registry import (
     register_reward,
     register_task,
 )
-from verl_trgrpo.tasks.task import Builder, GroundTruthError, Score, Scoring, Task
+from verl_trgrpo.tasks.task import AgentLoop, Builder, GroundTruthError, Score, Scoring, Task
 
 __all__ = [
+    "AgentLoop",
     "Builder",
     "GroundTruthError",
     "Score",

@@ -15,7 +15,17 @@ from functools import cache
 from typing import Any, Literal, TypeVar, get_args
 
 from verl_trgrpo.common.text import did_you_mean, shorten
-from verl_trgrpo.tasks.task import Builder, Mismatch, ReferenceResponse, RewardFunction, Scoring, Task, imported
+from verl_trgrpo.data.rows import SINGLE_TURN, TOOL_AGENT
+from verl_trgrpo.tasks.task import (
+    AgentLoop,
+    Builder,
+    Mismatch,
+    ReferenceResponse,
+    RewardFunction,
+    Scoring,
+    Task,
+    imported,
+)
 
 # The folders of this package's tasks; their rewards and builders are imported at first use.
 _FOLDERS = (
@@ -192,6 +202,16 @@ def import_external_modules() -> None:
 def known_builders() -> Mapping[str, Builder]:
     """Return the builders by the word of ``verl-trgrpo data build``."""
     return _known.builders
+
+
+def known_agent_loops() -> Mapping[str, AgentLoop]:
+    """Return the agent loops by the name that rows have as ``agent_name``, without those of veRL."""
+    return _known.agent_loops
+
+
+def known_agents() -> tuple[str, ...]:
+    """Return the names of veRL's agent loops and of the tasks', sorted; all of them begin with the rendered prompt of the row."""
+    return tuple(sorted({SINGLE_TURN, TOOL_AGENT, *_known.agent_loops}))
 
 
 def _find(data_source: Any, default: DefaultReward | None = None) -> Scoring | None:

@@ -85,6 +85,29 @@ class Builder:
     summary: str
 
 
+@dataclass(frozen=True)
+class AgentLoop:
+    """Agent loop whose responses have several turns, as evaluation and checks use it; veRL reads its own ``agent_loops.yaml``.
+
+    It begins with the rendered prompt of a row. Its class may have a static method ``run_checks(view)``, which returns findings
+    about a run that uses it (``checks.view.RunView``).
+
+    Args:
+        loop: ``module:function``, the class, an ``AgentLoopBase`` of veRL.
+        override: words with which a run takes it for all rows.
+        section: of ``actor_rollout_ref.rollout.custom``, with its settings; empty without any.
+        options: ``module:function``; reads the settings, a mapping or None, and raises a ValueError for wrong ones.
+        opened: ``module:function``; of the settings, an asynchronous context in which an evaluation makes its responses. Raises a
+            ValueError if they cannot be made.
+    """
+
+    loop: str
+    override: str
+    section: str = ""
+    options: str = ""
+    opened: str = ""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Task:
     """A task.
@@ -94,11 +117,13 @@ class Task:
         foreign: scoring by names that other projects write, regardless of case, hyphens and underscores; the first pattern that
             matches decides. A reward that is registered under one of them takes precedence.
         builders: by the word of ``verl-trgrpo data build``.
+        agent_loops: by the name that rows have as ``agent_name``.
     """
 
     rewards: dict[str, Scoring] = field(default_factory=dict)
     foreign: dict[str, Scoring] = field(default_factory=dict)
     builders: dict[str, Builder] = field(default_factory=dict)
+    agent_loops: dict[str, AgentLoop] = field(default_factory=dict)
 
 
 def imported(function: Any) -> Any:

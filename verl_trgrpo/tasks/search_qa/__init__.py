@@ -1,6 +1,9 @@
 """Questions with short answers for training with search: Search-R1's train and test sets."""
 
-from verl_trgrpo.tasks.task import Builder, Scoring, Task
+from verl_trgrpo.tasks.task import AgentLoop, Builder, Scoring, Task
+
+SEARCH_AGENT = "trgrpo_search"
+"""Name by which veRL finds the agent loop of the rows, as in agent_loops.yaml."""
 
 _SCORING = Scoring(f"{__name__}.reward:score_search_qa")
 _SETS = ("nq", "triviaqa", "popqa", "hotpotqa", "2wikimultihopqa", "musique", "bamboogle")  # Search-R1
@@ -8,4 +11,13 @@ TASK = Task(
     rewards=dict.fromkeys(("search_qa", "searchR1_*"), _SCORING),
     foreign=dict.fromkeys(_SETS, _SCORING),
     builders={"search-qa": Builder(f"{__name__}.rows:build", "build those of Search-R1's questions")},
+    agent_loops={
+        SEARCH_AGENT: AgentLoop(
+            f"{__name__}.loop:SearchAgentLoop",
+            override="agent=search_tags",
+            section="search",
+            options=f"{__name__}.search_options:read_options",
+            opened=f"{__name__}.client:opened",
+        )
+    },
 )

@@ -15,7 +15,8 @@ import os
 import random
 import time
 import weakref
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
@@ -26,7 +27,7 @@ from verl_trgrpo.common.secrets import without_passwords
 from verl_trgrpo.retrieval import TOKEN_VARIABLE
 from verl_trgrpo.retrieval.index import Hit, as_unicode
 from verl_trgrpo.tasks.search_qa.format import defused, passages_text
-from verl_trgrpo.tasks.search_qa.search_options import SearchOptions
+from verl_trgrpo.tasks.search_qa.search_options import SearchOptions, read_options
 
 # Longer queries are cut; servers refuse very long ones.
 MAX_QUERY_CHARS = 1000
@@ -179,6 +180,26 @@ def shared_client(options: SearchOptions) -> SearchClient:
     if options not in clients:
         clients[options] = SearchClient(options)
     return clients[options]
+
+
+@asynccontextmanager
+async def opened(settings: Mapping[str, Any] | None) -> AsyncIterator[None]:
+    """Ask the search server once; the client of this event loop is closed at the end.
+
+    Raises a ValueError if the server does not answer: an evaluation without searches would look like a bad model.
+    """
+    options = read_options(settings)
+    client = shared_client(options)
+    try:
+        result = await client.search("test")
+        if result.failure:
+            raise ValueError(
+                f"the rows need a search server, and {', '.join(options.urls)} does not work: {result.failure}; start one with "
+                "`verl-trgrpo search serve --index DIR`, and give its address with --search url=http://HOST:PORT/retrieve"
+            )
+        yield
+    finally:
+        await client.close()
 
 
 def failures_of_servers(options: SearchOptions) -> dict[str, str]:

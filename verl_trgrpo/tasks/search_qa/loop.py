@@ -11,6 +11,7 @@ from verl.utils.profiler import simple_timer
 from verl.workers.rollout.replica import TokenOutput
 
 from verl_trgrpo.tasks.answer_form import CUT_OFF
+from verl_trgrpo.tasks.search_qa.checks import run_checks
 from verl_trgrpo.tasks.search_qa.client import shared_client
 from verl_trgrpo.tasks.search_qa.format import (
     CORRECTION,
@@ -63,6 +64,8 @@ class SearchAgentLoop(AgentLoopBase):
 
     ``data.max_response_length`` bounds the whole response, observations included.
     """
+
+    run_checks = staticmethod(run_checks)
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)

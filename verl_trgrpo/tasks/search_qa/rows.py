@@ -35,7 +35,7 @@ from verl_trgrpo.data.sources import (
     warn_of_test_files,
 )
 from verl_trgrpo.data.write import BuilderOptions, counts
-from verl_trgrpo.tasks.search_qa.search_options import SEARCH_AGENT
+from verl_trgrpo.tasks.search_qa import SEARCH_AGENT
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -12,9 +12,6 @@ from verl_trgrpo.common.options import Options
 from verl_trgrpo.common.secrets import password_problems, without_passwords
 from verl_trgrpo.common.text import did_you_mean
 
-SEARCH_AGENT = "trgrpo_search"
-"""Name by which veRL finds the agent loop of the rows, as in agent_loops.yaml."""
-
 SECTION = "rollout.custom.search"
 
 Count = Annotated[int, "[1, inf)"]

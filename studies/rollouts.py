@@ -1,4 +1,4 @@
-"""Load a checkpoint, and sample rollouts with group-relative advantages, with plain transformers; studies use it, too.
+"""Load a checkpoint, and sample rollouts with group-relative advantages, with plain transformers.
 
 What several responses have in common is computed once: a prompt for its whole group, and a beginning for all that share it.
 """
@@ -7,31 +7,52 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Annotated, Any, NamedTuple, TypeVar
 
 import torch
 from omegaconf import DictConfig, OmegaConf
 from torch.nn.functional import pad
 from transformers import DynamicCache
 
-from verl_trgrpo.analysis.options import RolloutOptions
+from verl_trgrpo.common.options import Options
 from verl_trgrpo.common.progress import Progress
 from verl_trgrpo.common.text import first_line
 from verl_trgrpo.core import group_relative_advantages
 from verl_trgrpo.data.prompts import RolloutPrompts, context_of, prompt_settings
-from verl_trgrpo.data.rows import Row
+from verl_trgrpo.data.rows import SINGLE_TURN, Row
 from verl_trgrpo.evaluation.checkpoint import config_of_run, find_model, merged_model
 from verl_trgrpo.evaluation.evaluate import load_evaluable_rows
 from verl_trgrpo.tasks import compute_score
 from verl_trgrpo.tasks.answer_form import reward_input
-from verl_trgrpo.tasks.search_qa.search_options import SEARCH_AGENT
 from verl_trgrpo.verl_plugin.cpu.attention import GROUPED
 
 # A step takes about as long for 64 responses as for 8: what takes time is reading the weights.
 _RESPONSES_AT_ONCE = 64
 
 Item = TypeVar("Item")
+
+
+@dataclass(frozen=True, kw_only=True)
+class RolloutOptions(Options):
+    """What is sampled.
+
+    Args:
+        data: prompts (.parquet, .json, .jsonl); for a run's checkpoint with the run's options of the chat template.
+        device: cpu, cuda, cuda:1, ...
+        prompts: number of prompts, drawn from the file with the seed.
+        samples: responses to each, sampled at temperature 1; at least 2, since advantages compare them.
+        max_tokens: longest response.
+        seed: of prompts, sampling and intervals.
+    """
+
+    data: Path
+    device: str = "cpu"
+    prompts: Annotated[int, "[1, inf)"] = 16
+    samples: Annotated[int, "[2, inf)"] = 8
+    max_tokens: Annotated[int, "[1, inf)"] = 512
+    seed: int = 0
 
 
 class Batch(NamedTuple):
@@ -236,10 +257,10 @@ def sample_rollouts(
             equal in every group: every figure of a gradient would be 0 and look like a measurement.
     """
     (rows,) = load_evaluable_rows([options.data], options.prompts, options.seed, default_agent=prompts.default_agent)
-    if any(row.agent_name == SEARCH_AGENT for row in rows):
+    if agents := {row.agent_name for row in rows} - {SINGLE_TURN}:
         raise ValueError(
-            f"{options.data} has rows with agent_name {SEARCH_AGENT}, whose responses search; here responses have one turn. "
-            "Give rows without searches, or measure accuracy with verl-trgrpo eval --search"
+            f"{options.data}: rows have agent_name={', '.join(sorted(agents))}, and here responses have one turn; give rows of "
+            f"{SINGLE_TURN}, or measure accuracy with verl-trgrpo eval"
         )
     rollouts: list[Rollout] = []
     parts = chunks(rows, max(1, _RESPONSES_AT_ONCE // options.samples))
@@ -257,7 +278,7 @@ def sample_rollouts(
         raise ValueError(
             f"{model.name_or_path}: all {options.samples} responses to each of {len(rows)} prompts got "
             "equal rewards, so no token has a gradient; use more prompts or samples, or another checkpoint, or view them with "
-            "--only-tokens"
+            "studies.gradients.tokens"
         )
     return rollouts
 
