@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 import torch
 import transfer_queue
+from omegaconf import DictConfig
 from tensordict import NonTensorStack, TensorDict
 from verl.trainer.ppo.v1.replay_buffer import FILTER_GROUPS_REWARD_METRIC, ReplayBuffer, ReplayBufferAsync
 
@@ -63,7 +64,7 @@ class Rewards(NamedTuple):
 class GroupMetrics:
     """Add metrics, and the column ``success_rate`` if it is asked for, to what the replay buffer beside it returns."""
 
-    sampler_kwargs: Mapping[str, Any]
+    sampler_kwargs: DictConfig
 
     def sample(self, global_steps: int, partition_id: str, batch_size: int) -> tuple[Any, dict[str, Any]]:
         batch, metrics = super().sample(global_steps, partition_id, batch_size)  # type: ignore[misc]
