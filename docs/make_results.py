@@ -45,7 +45,7 @@ from studies.update_effects import results as update_effects_results
 from verl_trgrpo.common.files import replaced_file, write_json, write_text
 from verl_trgrpo.common.text import count_of, markdown_table
 from verl_trgrpo.compare.arms import Run, group_arms, read_runs
-from verl_trgrpo.compare.comparison import OUTCOME, TRAIN_ACCURACY, Comparison, compare, compare_runs
+from verl_trgrpo.compare.comparison import OUTCOME, TRAIN_ACCURACY, Comparison, compare_figures, compare_runs
 from verl_trgrpo.compare.statistics import equivalence_p_value
 from verl_trgrpo.compare.tables import comparison_tables, interval_text, markdown_tables
 from verl_trgrpo.compare.tables import difference_text as runs_text
@@ -182,7 +182,7 @@ def tiny_comparison(name: str) -> tuple[dict[str, Any], Comparison]:
     """Return the file of figures of a study of a tiny model, and its comparison."""
     content = json.loads((STUDIES / "comparisons" / "records" / f"{name}.json").read_text())
     runs = {arm: {int(seed): run for seed, run in runs.items()} for arm, runs in content["runs"].items()}
-    return content, compare(runs, content["baseline"], content["primary"])
+    return content, compare_figures(runs, content["baseline"], content["primary"])
 
 
 def tiny_models() -> str:

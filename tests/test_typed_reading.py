@@ -203,7 +203,7 @@ UNTYPED = {
     ],
     "ground truths and answers of any type, which a verifier gets": [
         "tasks/reasoning_gym/reward.py _check_verifiable", "tasks/reasoning_gym/reward.py dataset_of",
-        "tasks/reasoning_gym/reward.py read_ground_truth", "tasks/reasoning_gym/reward.py verify",
+        "tasks/reasoning_gym/reward.py read_entry", "tasks/reasoning_gym/reward.py verify",
         "tasks/reasoning_gym/rows.py _value", "tasks/reasoning_gym/rows.py copied_answers",
         "tasks/reasoning_gym/rows.py wrong_answers",
     ],

@@ -12,7 +12,7 @@ from studies.gradients.tokens import Shown, Token, choose, main, parse_shaping, 
 from studies.rollouts import Rollout
 from tests.core.reference import published_weight
 from tests.studies.policies import command
-from verl_trgrpo.data.renderer import pieces
+from verl_trgrpo.data.renderer import token_pieces
 
 
 def test_figures_of_every_token(policy, rollouts):
@@ -57,9 +57,9 @@ class ByteTokenizer:
 
 def test_a_character_of_several_tokens_comes_whole():
     ids = list("a ü 漢 b".encode())
-    texts = pieces(ByteTokenizer(), ids)
+    texts = token_pieces(ByteTokenizer(), ids)
     assert len(texts) == len(ids) and "".join(texts) == "a ü 漢 b" and "ü" in texts and "漢" in texts
-    assert pieces(ByteTokenizer(), [*b"x", 0xE6]) == ["x", "\ufffd"]
+    assert token_pieces(ByteTokenizer(), [*b"x", 0xE6]) == ["x", "\ufffd"]
 
 
 class Collector(HTMLParser):

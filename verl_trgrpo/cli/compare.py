@@ -42,9 +42,9 @@ def report(options: ReportOptions) -> int:
       Tables are those of `verl-trgrpo compare`; the page has curves and responses beside them.
       docs/report.md explains each figure.
     """
-    from verl_trgrpo.compare.page import build_report
+    from verl_trgrpo.compare.page import write_report
 
-    for note in build_report(options):
+    for note in write_report(options):
         show(f"note: {note}", sys.stderr)
     show(options.out)
     return 0

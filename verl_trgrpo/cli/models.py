@@ -57,7 +57,7 @@ def preview(options: PreviewOptions) -> int:
     raise_invalid(check(run).messages(Level.ERROR))
     with interruptible() as progress:
         found = preview.preview(run.config, options.prompts, options.samples, progress)
-    show(preview.render(found))
+    show(preview.preview_text(found))
     return 0
 
 

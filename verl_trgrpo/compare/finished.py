@@ -109,7 +109,7 @@ def notes(arms: Mapping[str, Sequence[Run]], baseline: str, upto: int) -> list[s
             f"{run.name}, {found.signal.name} from step {found.first}"
             for run in runs
             for found in judge(run.steps)
-            if found.sick
+            if found.is_sick
         ],
         "Not a number, and left out": [text for run in runs for text in _not_finite(run)],
     }

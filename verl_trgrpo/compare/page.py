@@ -17,7 +17,7 @@ from verl_trgrpo import __version__
 from verl_trgrpo.common.files import write_text
 from verl_trgrpo.common.foreign import ForeignFileError, check_no_link
 from verl_trgrpo.common.text import render_page
-from verl_trgrpo.common.typed import Number, Schema, typed_lines
+from verl_trgrpo.common.typed import OptionalNumber, Schema, typed_lines
 from verl_trgrpo.compare.arms import Run
 from verl_trgrpo.compare.finished import CompareOptions, compare_finished
 from verl_trgrpo.compare.plots import plot_arms
@@ -49,7 +49,7 @@ class ReportOptions(CompareOptions):
         return messages
 
 
-def build_report(options: ReportOptions) -> list[str]:
+def write_report(options: ReportOptions) -> list[str]:
     """Read the runs, write the page, and return notes on what limits the comparison.
 
     Raises:
@@ -146,8 +146,8 @@ class DumpedLine(Schema):
     input: str
     output: str
     gts: Any = None
-    score: Number = None
-    acc: Number = None
+    score: OptionalNumber = None
+    acc: OptionalNumber = None
 
 
 class ResponsePair(NamedTuple):

@@ -51,7 +51,7 @@ _OWN_SHAPING = (
 _ALIASES = {"gpu": "accelerator", "cuda": "accelerator"}
 
 
-def one_line(message: str, configurations: Collection[str]) -> str:
+def hydra_message(message: str, configurations: Collection[str]) -> str:
     """Return Hydra's message as one line with a fix; "" for an unknown message.
 
     Args:
