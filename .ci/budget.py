@@ -1,21 +1,24 @@
 """Compare the lines and modules of each room with its budget, [tool.budget] of pyproject.toml; `make lint` runs it.
 
 A room is a directory of Python files, all below it included; `__init__.py` counts as lines, not as a module. A room may have 2 %
-more lines than its figure, 20 in any case, and one more module: enough for a shaping, a rule or a fix, not for a subject. What
-the package has in all is bounded by the last of `total`, which only falls.
+more than its figures, in any case 20 lines and one module: enough for a shaping, a rule or a fix, not for a subject. What the
+package has in all is bounded by the last of `total`, which only falls.
 """
 
+import itertools
 import math
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import tomllib
-
 ROOT = Path(__file__).parents[1]
 PACKAGE = "verl_trgrpo"
-ROOM, LEAST_ROOM = 0.02, 20
+
+
+def at_most(figure: int, least: int) -> int:
+    """Return a figure with its room."""
+    return figure + max(least, math.ceil(0.02 * figure))
 
 
 def measured(room: Path) -> tuple[int, int]:
@@ -29,18 +32,17 @@ def problems(root: Path, rooms: Mapping[str, Sequence[int]], total: Sequence[int
     packages = [path.parent for path in (root / PACKAGE).glob("*/__init__.py")]
     found = {f"{PACKAGE}/{path.name}" for path in packages if measured(path)[1]}
     messages = [f"{room}: has no budget; give it one in pyproject.toml" for room in sorted(found - rooms.keys())]
-    for room, (figure, modules) in rooms.items():
+    for room, figures in rooms.items():
         if not (root / room).is_dir():
             messages.append(f"{room}: does not exist; remove its budget")
             continue
-        lines, files = measured(root / room)
-        most = figure + max(LEAST_ROOM, math.ceil(ROOM * figure))
-        if lines > most or files > modules + 1:
+        (lines, modules), (most, files) = measured(root / room), map(at_most, figures, (20, 1))
+        if lines > most or modules > files:
             messages.append(
-                f"{room}: {lines} lines in {files} modules, at most {most} in {modules + 1}; take something away, or raise its "
+                f"{room}: {lines} lines in {modules} modules, at most {most} in {files}; take something away, or raise its "
                 "budget in pyproject.toml and say in the commit why the subject belongs here"
             )
-    if any(later >= earlier for earlier, later in zip(total, total[1:], strict=False)):
+    if any(later >= earlier for earlier, later in itertools.pairwise(total)):
         messages.append(f"total={list(total)}: must fall from one release to the next; lower the last one")
     if (lines := measured(root / PACKAGE)[0]) > total[-1]:
         messages.append(f"{PACKAGE}: {lines} lines, at most {total[-1]}; take something away, here or in another room")
@@ -48,6 +50,8 @@ def problems(root: Path, rooms: Mapping[str, Sequence[int]], total: Sequence[int
 
 
 def main() -> int:
+    import tomllib  # Python 3.11
+
     budget: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["budget"]
     found = problems(ROOT, budget["rooms"], budget["total"])
     lines = measured(ROOT / PACKAGE)[0]
