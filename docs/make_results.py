@@ -3,8 +3,8 @@
 examples, from a checkout; tables and pictures need torch, numpy, scipy, matplotlib, PyYAML and pydantic alone:
   make results                                              all tables and pictures
   python docs/make_results.py --pack runs/compare/small_lm  take over the records of a study's finished runs first
-  python docs/make_results.py --analyzed small_lm_gradients start=runs/analyze/start grpo=runs/analyze/grpo
-                                                            take over results of `verl-trgrpo analyze` first
+  python docs/make_results.py --analyzed small_lm_gradients start=DIR grpo=DIR
+                                                            take over results of `studies.gradients.token_gradients`
   python docs/make_results.py --analyzed small_lm_sharpness grpo/seed-0=DIR tr_grpo/seed-0=DIR
                                                             those of `studies.gradients.sharpness`, one model each
 
@@ -45,9 +45,9 @@ from studies.update_effects import results as update_effects_results
 from verl_trgrpo.common.files import replaced_file, write_json, write_text
 from verl_trgrpo.common.text import count_of, markdown_table
 from verl_trgrpo.compare.arms import Run, group_arms, read_runs
-from verl_trgrpo.compare.comparison import OUTCOME, TRAIN_ACCURACY, Comparison, compare, compare_runs
+from verl_trgrpo.compare.comparison import OUTCOME, TRAIN_ACCURACY, Comparison, compare_figures, compare_runs
 from verl_trgrpo.compare.statistics import equivalence_p_value
-from verl_trgrpo.compare.tables import as_markdown, comparison_tables, interval_text
+from verl_trgrpo.compare.tables import comparison_tables, interval_text, markdown_tables
 from verl_trgrpo.compare.tables import difference_text as runs_text
 from verl_trgrpo.runs.metrics import GRAD_NORM, series
 from verl_trgrpo.runs.records import read_record
@@ -147,7 +147,9 @@ def comparison(name: str) -> str:
     so_far = f"{done} of {planned} planned seeds. " if study.get("primary") and done < planned else ""
     tables = comparison_tables(found, study["baseline"], study.get("primary", ""), study.get("margin"))
     return "\n\n".join(
-        filter(None, (so_far + origin(run.record.content() for run in runs) + ".", as_markdown(tables), stated(study)))
+        filter(
+            None, (so_far + origin(run.record.content() for run in runs) + ".", markdown_tables(tables), stated(study))
+        )
     )
 
 
@@ -180,7 +182,7 @@ def tiny_comparison(name: str) -> tuple[dict[str, Any], Comparison]:
     """Return the file of figures of a study of a tiny model, and its comparison."""
     content = json.loads((STUDIES / "comparisons" / "records" / f"{name}.json").read_text())
     runs = {arm: {int(seed): run for seed, run in runs.items()} for arm, runs in content["runs"].items()}
-    return content, compare(runs, content["baseline"], content["primary"])
+    return content, compare_figures(runs, content["baseline"], content["primary"])
 
 
 def tiny_models() -> str:

@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from verl_trgrpo.data.rows import arrow_schema, build_row
 from verl_trgrpo.data.write import DataSet
-from verl_trgrpo.tasks.math.rows import INSTRUCTION
+from verl_trgrpo.tasks.math.rows import BOXED_INSTRUCTION
 
 # Rows of the test file, demonstrations of the warm start, rows of the train file, in the order of the generator's stream: another
 # number of the latter leaves the former as they are.
@@ -101,7 +101,7 @@ def _rows() -> dict[str, list[dict[str, Any]]]:
 
 def prompt_messages(problem: WordProblem) -> list[dict[str, str]]:
     """Return the chat messages that ask for the answer: the question, and the instruction of the mathematics task."""
-    return [{"role": "user", "content": f"{problem.question} {INSTRUCTION}"}]
+    return [{"role": "user", "content": f"{problem.question} {BOXED_INSTRUCTION}"}]
 
 
 def split_problems() -> dict[str, list[WordProblem]]:

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch.nn.functional import cross_entropy
 
-from verl_trgrpo.analysis.rollouts import Batch, Prompts, read_prompts, response_logits
+from studies.rollouts import Batch, Prompts, read_prompts, response_logits
 
 
 def half_precision(device: str | torch.device, enabled: bool) -> torch.autocast:

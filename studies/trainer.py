@@ -28,7 +28,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 sys.path.insert(0, str(Path(__file__).parents[1]))  # as a script it has this directory alone on its path
 
 from studies.passes import half_precision, trained_log_probs
-from verl_trgrpo.analysis.rollouts import Batch, end_tokens, sample
+from studies.rollouts import Batch, end_tokens, sample
 from verl_trgrpo.common.files import write_json
 from verl_trgrpo.common.findings import range_errors
 from verl_trgrpo.core import (

@@ -66,16 +66,11 @@ def write_lines(path: Path, lines) -> None:
     path.write_text("".join(json.dumps(line) + "\n" for line in lines))
 
 
-def study(directory: Path) -> tuple[Path, Path]:
-    """Write a study whose runs have been unpacked; return its file and one of the runs."""
-    (directory / "study.yaml").write_text(
-        "title: t\narms: {grpo: {}, tr_grpo: {}}\nseeds: [0]\nbaseline: grpo\nscript: trainer.py\n"
-        "data: {train: a.parquet, test: b.parquet}\nmodel: org/tiny\nsettings: {steps: 3}\n"
-    )
-    (directory / "trainer.py").touch()
+def arms(directory: Path) -> Path:
+    """Write a run of each of two arms; return one of them."""
     for arm in ("grpo", "tr_grpo"):
         run = write_run(directory / "out" / "runs" / arm / "seed-0", RECORD | {"arm": arm})
-    return directory / "study.yaml", run
+    return run
 
 
 def commands(directory: Path, run: Path) -> dict:
@@ -85,7 +80,7 @@ def commands(directory: Path, run: Path) -> dict:
         "health": ["health", str(run)],
         "export": ["export", str(run), "--out", str(directory / "exported")],
         "responses": lambda: read_responses(run),
-        "compare": ["compare", str(directory / "study.yaml"), "--out", str(directory / "out")],
+        "compare": ["compare", str(directory / "out")],
     }
 
 

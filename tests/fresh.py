@@ -21,11 +21,11 @@ class Printed(NamedTuple):
 
 
 def run_fresh(code: str, environment: dict[str, str] | None = None) -> Printed:
-    """Run `code` with these variables and no other of :data:`verl_trgrpo.verl_plugin.cpu.ENVIRONMENT`."""
-    from verl_trgrpo.verl_plugin.cpu import ENVIRONMENT
+    """Run `code` with these variables and no other of :data:`verl_trgrpo.verl_plugin.cpu.CPU_ENVIRONMENT`."""
+    from verl_trgrpo.verl_plugin.cpu import CPU_ENVIRONMENT
 
     with ProcessPoolExecutor(1, _CONTEXT) as pool:
-        return pool.submit(_run, code, environment or {}, tuple(ENVIRONMENT)).result()
+        return pool.submit(_run, code, environment or {}, tuple(CPU_ENVIRONMENT)).result()
 
 
 def _run(code: str, environment: dict[str, str], without: tuple[str, ...]) -> Printed:

@@ -71,7 +71,7 @@ def test_the_image_installs_what_the_extras_ask_for():
     [wanted] = [word.strip('"') for word in command.split() if not word.startswith("-") and word != "/tmp/kept.txt"]
     place, _, extras = wanted.rstrip("]").partition("[")
     declared = importlib.metadata.metadata("verl-trgrpo").get_all("Provides-Extra") or []
-    assert place == "/opt/verl-trgrpo" and {*extras.split(",")} <= {*declared}
+    assert place == "/work" and {*extras.split(",")} <= {*declared}
 
 
 WORKFLOWS = sorted((ROOT / ".github/workflows").glob("*.yml"))

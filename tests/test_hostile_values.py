@@ -9,7 +9,7 @@ import yaml
 from markdown_it import MarkdownIt
 from omegaconf import OmegaConf
 
-from tests.foreign_runs import CONFIG, METRICS, RECORD, call, commands, study, write_run
+from tests.foreign_runs import CONFIG, METRICS, RECORD, arms, call, commands, write_run
 from verl_trgrpo.common.text import as_label, as_markdown
 from verl_trgrpo.runs.run_directory import check_same_run
 
@@ -86,7 +86,7 @@ def test_a_hostile_text_is_a_text(tmp_path, caplog, file, places):
     for number, text in enumerate(("word", HOSTILE)):
         directory = tmp_path / f"place{number}"
         directory.mkdir()
-        _, run = study(directory)
+        run = arms(directory)
         shutil.rmtree(run)
         content = {name: planted(own, places if name == file else [], text) for name, own in PLACES.items()}
         write_run(run, content["run.json"], content["config.yaml"])

@@ -10,7 +10,7 @@ import pytest
 
 import verl_trgrpo
 import verl_trgrpo.core
-from verl_trgrpo.common.extras import EXTRA_OF, install, missing_extra
+from verl_trgrpo.common.extras import EXTRA_OF, install_command, missing_extra
 
 ROOT = Path(__file__).parents[1]
 
@@ -80,12 +80,12 @@ def test_a_command_without_its_extra_says_which_one_in_a_line():
     )
     assert result.returncode == 1
     [line] = result.stderr.strip().splitlines()
-    assert "tyro" in line and install("verl") in line
+    assert "tyro" in line and install_command("verl") in line
 
 
 def test_a_plugin_without_its_extra_says_which_one():
     result = python("import sys\nsys.modules['psutil'] = None\nimport verl_trgrpo.verl_plugin.register")
-    assert result.returncode != 0 and install("verl") in result.stderr
+    assert result.returncode != 0 and install_command("verl") in result.stderr
 
 
 def test_other_errors_name_no_extra():

@@ -139,7 +139,6 @@ READING_MODULES = ("pandas.", "pyarrow.", "polars.", "shutil.")
 LOOKED_AT, OPENED, OWN, WRITTEN = "looked at before", "opened before", "of this package or of the system", "to write to"
 METRICS, TYPED = "MetricsLog and _Lines read through the door", "named by the user for his own training"
 OPENINGS = {
-    "analysis/rollouts.py": {"from_pretrained": LOOKED_AT},
     "checks/algorithm.py": {"load": OWN},
     "checks/unread.py": {"read_text safe_load": OWN},
     "checks/machine.py": {"read()": "what its own child process said"},

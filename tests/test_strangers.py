@@ -18,7 +18,6 @@ from pathlib import Path
 import pytest
 from uvicorn import Server
 
-from tests.cli.test_compare_command import TRAINER
 from tests.compare.files import write_comparison
 from tests.conftest import composed
 from tests.data.checked_files import clean, write
@@ -173,10 +172,6 @@ def own_code(place, command):
     return [*command, "--model", model, "--data", rows, "--out", place / "out"]
 
 
-def analyze(place, home):
-    return own_code(place, ["analyze", "--only-tokens"])
-
-
 def evaluation(place, home):
     return own_code(place, ["eval"])
 
@@ -233,7 +228,6 @@ CASES = {
     card: (0, "model"),
     linked_weights: (2, "vocab.txt is a link"),
     linked_merge: (2, "merged_hf is a link"),
-    analyze: (2, "contains custom code"),
     evaluation: (2, "contains custom code"),
     linked_responses: (2, "test.jsonl is a link"),
     linked_evaluation_lock: (2, ".lock is a link"),
@@ -344,10 +338,6 @@ def read_eval(place):
     return words
 
 
-def read_analyze(place):
-    return ["analyze", "--only-tokens", "--prompts", "1", "--samples", "1", "--max-tokens", "1", *read_eval(place)[1:]]
-
-
 def read_export(place):
     return ["export", make_run(place / "run"), "--out", place / "out"]
 
@@ -368,14 +358,7 @@ def read_report(place):
 
 
 def read_compare(place):
-    (place / "train.parquet").touch()
-    (place / "study.yaml").write_text(
-        f"title: Heights\nscript: {TRAINER}\ndata: {{train: train.parquet, test: train.parquet}}\nmodel: m\n"
-        "seeds: [0]\nbaseline: grpo\narms:\n  grpo: {height: 0.5}\n  tr_grpo: {height: 0.6}\n"
-    )
-    words = ["compare", place / "study.yaml", "--out", place / "out"]
-    assert main([str(word) for word in words]) == 0
-    return words
+    return ["compare", write_comparison(place / "study", {"grpo": 0.1, "tr_grpo": 0.2}, seeds=1)]
 
 
 def read_train(place):
@@ -408,7 +391,7 @@ AS_TRAIN = "reads what train reads, by the same checks"
 READS = {
     "data build kk": read_kk, "data build deepscaler": read_deepscaler, "data build search-qa": read_search_qa,
     "data build reasoning-gym": read_reasoning_gym, "data check": read_check, "data decontaminate": read_decontaminate,
-    "search index": read_index, "search serve": read_serve, "eval": read_eval, "analyze": read_analyze,
+    "search index": read_index, "search serve": read_serve, "eval": read_eval,
     "export": read_export, "health": read_health, "report": read_report, "compare": read_compare, "train": read_train,
     "validate": AS_TRAIN, "preview": AS_TRAIN, "quickstart": "reads what data build and train read, which it wrote",
     "doctor": "reads nothing of others",
@@ -444,7 +427,7 @@ def bounded():
 
 
 # Their cases take seconds each: here each file has one kind that is no file, tests/cluster/test_strangers.py has all kinds.
-SLOW = ("search index", "data check", "eval", "analyze", "export", "report", "compare", "train")
+SLOW = ("search index", "data check", "eval", "export", "report", "compare", "train")
 
 
 def try_instead(command, tmp_path, monkeypatch, capfd, kinds=tuple(INSTEAD), only=()):

@@ -14,7 +14,7 @@ import pytest
 
 import verl_trgrpo
 from tests.data.test_write import data_set, row
-from tests.foreign_runs import ODD, OPTIONS, RESPONSES, call, commands, study, write_lines
+from tests.foreign_runs import ODD, OPTIONS, RESPONSES, arms, call, commands, write_lines
 from tests.launch.launching import composed, save_checkpoint
 from tests.retrieval.servers import PASSAGES, write_corpus
 from verl_trgrpo.checks.files import _code_errors
@@ -38,7 +38,7 @@ RUN, SHARDED = "out/runs/tr_grpo/seed-0", "sharded/global_step_3"
 def place(tmp_path_factory):
     """A directory with everything that is read; each case puts its file back."""
     place = tmp_path_factory.mktemp("place")
-    _, run = study(place)
+    run = arms(place)
     (run / "options.json").write_text(json.dumps(OPTIONS))
     write_lines(run / "answers.jsonl", RESPONSES)
     (run / "arguments.json").write_text('{"seed": 0}')
@@ -203,7 +203,7 @@ UNTYPED = {
     ],
     "ground truths and answers of any type, which a verifier gets": [
         "tasks/reasoning_gym/reward.py _check_verifiable", "tasks/reasoning_gym/reward.py dataset_of",
-        "tasks/reasoning_gym/reward.py read_ground_truth", "tasks/reasoning_gym/reward.py verify",
+        "tasks/reasoning_gym/reward.py read_entry", "tasks/reasoning_gym/reward.py verify",
         "tasks/reasoning_gym/rows.py _value", "tasks/reasoning_gym/rows.py copied_answers",
         "tasks/reasoning_gym/rows.py wrong_answers",
     ],

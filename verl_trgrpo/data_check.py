@@ -25,7 +25,7 @@ from verl_trgrpo.data.rows import (
     COLUMNS,
     SINGLE_TURN,
     RawRow,
-    UnreadableError,
+    UnreadableFileError,
     display_names,
     file_problems,
     ground_truth_of,
@@ -53,7 +53,7 @@ CHECKS = (
     "file", "columns", "prompt", "chat tags", "data source", "ground truth", "reward of gold", "duplicates", "overlap",
     "chat template", "prompt length",
 )  # fmt: skip
-TRAIN, TEST = "train", "test"
+_TRAIN, _TEST = "train", "test"
 
 _MAX_EXAMPLES = 3
 
@@ -127,7 +127,7 @@ class CheckResult:
 
 
 @dataclass
-class Report:
+class DataReport:
     """Collect a line about each file and the findings of each check.
 
     Args:
@@ -196,11 +196,11 @@ class Report:
         return CheckResult(name, status, sum(len(places) for _, places in problems), examples, note)
 
 
-def check_files(options: CheckOptions, progress: Progress = no_progress) -> Report:
+def check_files(options: CheckOptions, progress: Progress = no_progress) -> DataReport:
     """Check the files of a run, row by row. Raises a ValueError if the tokenizer cannot be loaded."""
     prompts = options.prompts
     names = display_names([*options.train, *options.test])
-    report = Report(options.all)
+    report = DataReport(options.all)
     checks: list[RowCheck] = [content_findings]
     if options.no_rewards:
         report.skip(("data source", "reward of gold"), "--no-rewards")
@@ -213,7 +213,7 @@ def check_files(options: CheckOptions, progress: Progress = no_progress) -> Repo
     seen = SeenPrompts(options.reward, compare_truths=not options.no_rewards)
     read: dict[str, int] = {}
     # Train files first, because test rows are compared with them.
-    for role, paths in ((TRAIN, options.train), (TEST, options.test)):
+    for role, paths in ((_TRAIN, options.train), (_TEST, options.test)):
         files = _open_files({path: names[path] for path in paths}, options.prompt_key, report)
         if not files:
             report.skip(("overlap",), f"no {role} file; name one with --{role}")
@@ -233,13 +233,13 @@ def check_files(options: CheckOptions, progress: Progress = no_progress) -> Repo
     return report
 
 
-def _open_files(names: Mapping[Path, str], prompt_key: str, report: Report) -> dict[Path, DataFile]:
+def _open_files(names: Mapping[Path, str], prompt_key: str, report: DataReport) -> dict[Path, DataFile]:
     """Check the columns of files, and return those that can be read."""
     files: dict[Path, DataFile] = {}
     for path, name in names.items():
         try:
             files[path] = file = open_as_verl(path)
-        except UnreadableError as error:
+        except UnreadableFileError as error:
             report.add("file", [Finding.error(name, str(error))])
             continue
         if not file.rows:
@@ -259,7 +259,7 @@ def _check_rows(
     role: str,
     checks: Sequence[RowCheck],
     whole: WholeFile,
-    report: Report,
+    report: DataReport,
 ) -> int:
     """Check the rows of one file and return how many could be read."""
     read, of_tests = 0, False
@@ -273,9 +273,9 @@ def _check_rows(
             if is_chat(row.get("prompt")):
                 report.forms[asked_form(row["prompt"]) or "none"] += 1
             of_tests = of_tests or says_test(row)
-    except UnreadableError as error:
+    except UnreadableFileError as error:
         report.add("file", [Finding.error(name, f"{error} (after {read} rows)")])
-    if role == TRAIN and (message := message_of_test_file(path, of_tests)):
+    if role == _TRAIN and (message := message_of_test_file(path, of_tests)):
         report.add("file", [Finding.warning(name, message)])
     return read
 
@@ -308,9 +308,9 @@ class SeenPrompts:
         from verl_trgrpo.tasks.knights_and_knaves.logic import puzzle_key  # loads numpy
 
         self._puzzle_key, self._default, self._compare_truths = puzzle_key, default, compare_truths
-        self._different = {TRAIN: 0, TEST: 0}
+        self._different = {_TRAIN: 0, _TEST: 0}
         # By role: hash of a key of equal prompts -> first row that has it, and its ground truth.
-        self._first: dict[str, dict[int, tuple[str, str]]] = {TRAIN: {}, TEST: {}}
+        self._first: dict[str, dict[int, tuple[str, str]]] = {_TRAIN: {}, _TEST: {}}
 
     def findings(self, role: str, row: RawRow, where: str) -> Iterator[tuple[str, Finding]]:
         """Check that a prompt is new among files of its role, and a test prompt not in a train file; remember it."""
@@ -323,11 +323,11 @@ class SeenPrompts:
             if key.startswith("text:") and not self._are_equal(row, truth, other_truth):
                 golds = f"{shorten(ground_truth_of(row), 60)}, there {shorten(json.loads(other_truth), 60)}"
                 # Published test sets, such as PopQA, ask the same of different things; training would punish right answers.
-                level = Level.ERROR if role == TRAIN else Level.WARNING
+                level = Level.ERROR if role == _TRAIN else Level.WARNING
                 yield "duplicates", Finding(level, where, f"same prompt as {place}, another ground truth: {golds}")
             else:
                 yield "duplicates", Finding.warning(where, _same(key, place))
-        for key, place, _ in self._met(TRAIN, keys)[:1] if role == TEST else []:
+        for key, place, _ in self._met(_TRAIN, keys)[:1] if role == _TEST else []:
             yield "overlap", Finding.error(where, _same(key, place))
         for key in keys:
             self._first[role].setdefault(hash(key), (where, truth))

@@ -316,7 +316,7 @@ def manifest_path(out: Path) -> Path:
     return out.with_name(out.stem + ".manifest.json")
 
 
-def render(found: Contamination, out: Path | None) -> str:
+def contamination_text(found: Contamination, out: Path | None) -> str:
     """Return the result for a terminal."""
     reasons = [match.reason for match in found.matches]
     shown = "".join(f"; {reasons.count(reason)} {reason}" for reason in sorted(set(reasons)))

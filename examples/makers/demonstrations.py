@@ -27,7 +27,7 @@ from examples.search_world import prompt_messages as question_messages
 from examples.word_problems import Step, WordProblem, calculate
 from verl_trgrpo.demos import puzzles
 from verl_trgrpo.retrieval.index import Index, IndexOptions, build_index
-from verl_trgrpo.tasks.knights_and_knaves.logic import LEAVES, Statement, evaluate
+from verl_trgrpo.tasks.knights_and_knaves.logic import LEAVES, Statement, is_true
 from verl_trgrpo.tasks.knights_and_knaves.puzzles import (
     Puzzle,
     format_response,
@@ -133,7 +133,7 @@ def truth_table_reasoning(puzzle: Puzzle, rng: random.Random) -> str:
         fits = True
         for person, (is_knight, statement) in enumerate(zip(assignment, puzzle.statements, strict=True), start=1):
             parts = () if statement[0] in LEAVES else statement[1:]
-            truths = [evaluate(part, assignment) for part in (*parts, statement)]
+            truths = [is_true(part, assignment) for part in (*parts, statement)]
             words += [f"({person})", *("T" if truth else "F" for truth in truths)]
             fits = truths[-1] == is_knight
             words += [_worded("so", rng), _worded("ok" if fits else "no", rng)]
@@ -385,7 +385,7 @@ def _checks(puzzle: Puzzle, case: Sequence[bool], rng: random.Random, slip: floa
     sentences = []
     for person in rng.sample(range(two_person_puzzles.PEOPLE), two_person_puzzles.PEOPLE):
         name, knight = puzzle.names[person], case[person]
-        truth = evaluate(puzzle.statements[person], case) != (rng.random() < slip)
+        truth = is_true(puzzle.statements[person], case) != (rng.random() < slip)
         parts = _parts(puzzle.statements[person], case)
         shown = rng.choice(_PARTS).format(parts) if parts else ""
         form = rng.choice(_CLAIMS) + rng.choice(_FITS if truth == knight else _MISFITS)
@@ -400,7 +400,7 @@ def _parts(statement: Statement, case: Sequence[bool]) -> str:
     operator, *operands = statement
     if operator in LEAVES:
         return ""
-    words = [_word(evaluate(operand, case)) for operand in operands]
+    words = [_word(is_true(operand, case)) for operand in operands]
     return joined(operator, words, terse=operator == "not")
 
 

@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from verl_trgrpo.analysis.options import RolloutOptions
-from verl_trgrpo.analysis.rollouts import Rollout, chunks, open_policy, rollout_log_probs, sample_rollouts
+from studies.rollouts import Rollout, RolloutOptions, chunks, open_policy, rollout_log_probs, sample_rollouts
 from verl_trgrpo.common.files import write_json
 from verl_trgrpo.common.options import exit_code, parse_options
 from verl_trgrpo.common.progress import Progress, interruptible, no_progress

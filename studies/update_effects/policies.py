@@ -16,8 +16,8 @@ from transformers import AutoTokenizer
 
 from studies import trainer
 from studies.chains import chains
-from verl_trgrpo.compare.runner import make_inputs
-from verl_trgrpo.compare.study import read_study
+from studies.comparisons.run import make_inputs
+from studies.comparisons.study import read_study
 
 Tensors = Sequence[torch.Tensor]
 
@@ -56,7 +56,7 @@ class LanguageModel:
 
     @classmethod
     def of(cls, plan: Mapping[str, Any], names: Sequence[str], seed: int, out: Path) -> LanguageModel:
-        """Build the policy of a study for `verl-trgrpo compare`, with data and model in `out`."""
+        """Build the policy of a study of `studies/comparisons`, with data and model in `out`."""
         study = read_study((Path(__file__).parent / plan["study"]).resolve(), plan["overrides"], names)
         inputs = make_inputs(study, out)
         given = {"train": str(inputs.train), "model": inputs.model, "out": "unused", "seed": seed, **study.settings}

@@ -3,11 +3,11 @@
 from collections.abc import Iterable
 
 from tests.conftest import composed
-from verl_trgrpo.checks.check import Report, check
+from verl_trgrpo.checks.check import CheckReport, check
 from verl_trgrpo.common.findings import Finding, Level
 
 
-def validate(source, overrides=(), need_files=True) -> Report:
+def validate(source, overrides=(), need_files=True) -> CheckReport:
     return check(composed(overrides, source), need_files)
 
 

@@ -9,7 +9,7 @@ import pytest
 from verl_trgrpo.cli.main import commands, main
 from verl_trgrpo.cli.runs import figures, weight_lines, weight_range
 from verl_trgrpo.runs.compose import compose
-from verl_trgrpo.runs.metrics import REWARD, UNWEIGHTED_SHARE, WEIGHT, WEIGHT_STD, WEIGHTED_SHARE, Step
+from verl_trgrpo.runs.metrics import MEAN_REWARD, UNWEIGHTED_SHARE, WEIGHT, WEIGHT_STD, WEIGHTED_SHARE, Step
 from verl_trgrpo.runs.run_directory import write_config
 
 
@@ -78,7 +78,11 @@ ACCURACY = "val-core/a/acc/mean@1"
 
 
 def test_figures_are_those_of_the_last_step_and_of_all_validations():
-    steps = [Step(0, {ACCURACY: 0.1}), Step(2, {ACCURACY: 0.8, REWARD: 0.5}), Step(3, {ACCURACY: 0.7, REWARD: 0.6})]
+    steps = [
+        Step(0, {ACCURACY: 0.1}),
+        Step(2, {ACCURACY: 0.8, MEAN_REWARD: 0.5}),
+        Step(3, {ACCURACY: 0.7, MEAN_REWARD: 0.6}),
+    ]
     lines = figures(steps)
     assert lines[0].split()[-1] == "3" and "0.100 -> 0.700 (best 0.800)" in lines[1]
     assert "0.550 -> 0.550" in lines[2] and len(lines) == 3
@@ -93,7 +97,7 @@ def weighted(step: int, *values: float) -> Step:
 
 
 def test_a_line_says_what_the_weights_did_on_average():
-    steps = [weighted(1, 1.2, 0.1, 0.6, 0.5), Step(2, {REWARD: 1.0}), weighted(3, 1.3, 0.2, 0.4, 0.3)]
+    steps = [weighted(1, 1.2, 0.1, 0.6, 0.5), Step(2, {MEAN_REWARD: 1.0}), weighted(3, 1.3, 0.2, 0.4, 0.3)]
     (line,) = weight_lines([*steps, weighted(4, math.nan, 0.1, 0.9, 0.9)])
     assert "1.25 +- 0.15" in line and "50%" in line and "40%" in line
 
@@ -101,7 +105,7 @@ def test_a_line_says_what_the_weights_did_on_average():
 def test_weights_that_are_nearly_equal_are_called_so():
     (line,) = weight_lines([weighted(1, 1.4, 0.001, 0.01, 0.01)])
     assert "constant factor" in line and "%" not in line
-    assert not weight_lines([Step(1, {REWARD: 1.0})]), "a run without weights has no line"
+    assert not weight_lines([Step(1, {MEAN_REWARD: 1.0})]), "a run without weights has no line"
 
 
 @pytest.mark.parametrize(

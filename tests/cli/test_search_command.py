@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from verl_trgrpo.cli.main import main
-from verl_trgrpo.common.extras import install
+from verl_trgrpo.common.extras import install_command
 
 
 @pytest.fixture
@@ -53,5 +53,5 @@ def test_a_missing_package_is_one_line_that_names_the_extra_to_install(capsys, c
         timeout=600,
     )
     assert result.returncode == 1
-    assert result.stderr == f"error: the module {module} is not installed; {install('search')}\n"
+    assert result.stderr == f"error: the module {module} is not installed; {install_command('search')}\n"
     assert not result.stdout and not (tmp_path / "other").exists()

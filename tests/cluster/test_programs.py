@@ -2,6 +2,7 @@
 
 import json
 
+from studies.comparisons import run
 from tests.scripts import ROOT, load_scripts
 from verl_trgrpo.cli import doctor
 from verl_trgrpo.cli.main import main
@@ -10,12 +11,12 @@ from verl_trgrpo.cli.main import main
 def test_a_comparison_runs(tmp_path):
     """The real trainer, two arms, two steps."""
     words = [
-        "compare", str(ROOT / "studies/comparisons/kk_tiny.yaml"), "seeds=[3]", "settings.steps=2", "settings.test_every=2",
+        str(ROOT / "studies/comparisons/kk_tiny.yaml"), "seeds=[3]", "settings.steps=2", "settings.test_every=2",
         "settings.prompts=4", "settings.mini_prompts=2", "settings.samples=4", "settings.max_tokens=48",
         'prepare=["python -m studies.comparisons.puzzles --out {out}/data --train 2=16 3=64 --test 2=2 3=16"]',
         "settings.train_probe=8", "--out", str(tmp_path), "--arms", "grpo", "tr_grpo",
     ]  # fmt: skip
-    assert main(words) == 0
+    assert run.main(words) == 0
     table = json.loads((tmp_path / "table.json").read_text())
     assert {*table["runs"]} == {"grpo", "tr_grpo"}
     assert {"final_accuracy", "gap", "grad_norm", "entropy", "response_length"} <= {*table["runs"]["grpo"]["3"]}

@@ -1,7 +1,6 @@
 """Passwords in addresses are refused before anything is written or printed, wherever they stand."""
 
 import ast
-import dataclasses
 import io
 import itertools
 import os
@@ -14,7 +13,6 @@ from tests.launch.launching import composed as composed_run
 from verl_trgrpo.cli.main import main
 from verl_trgrpo.common.findings import InvalidInputError
 from verl_trgrpo.common.secrets import has_password, password_problems, without_passwords, word_problems
-from verl_trgrpo.compare.study import Study
 from verl_trgrpo.launch.train import _prepare
 from verl_trgrpo.runs.compose import compose, flat
 
@@ -107,26 +105,6 @@ def test_no_command_repeats_a_password(tmp_path, monkeypatch, capfd, words):
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("field", [field.name for field in dataclasses.fields(Study)])
-@pytest.mark.parametrize(
-    "written",
-    ["'{}'", "[a, '{}']", "{{a: {{b: '{}'}}}}", "{{'{}': 1}}", "'{}' # ]", "['{}'",
-     '"http:\\x2f/u:hunter2@h"', "${{oc.env:AN_ADDRESS}}"],
-)  # fmt: skip
-def test_a_study_with_a_password_is_refused_and_not_repeated(tmp_path, monkeypatch, capfd, field, written):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("AN_ADDRESS", URL)
-    study = {
-        "title": "t", "script": "t.py", "data": "{train: t.parquet, test: t.parquet}", "model": "m", "seeds": "[0]",
-        "baseline": "a", "arms": "{a: {}}",
-    } | {field: written.format(URL)}  # fmt: skip
-    (tmp_path / "t.py").write_text("raise SystemExit(3)")
-    (tmp_path / "t.parquet").touch()
-    (tmp_path / "s.yaml").write_text("".join(f"{key}: {value}\n" for key, value in study.items()))
-    assert main(["compare", "s.yaml", "--out", "out"]) == 2
-    assert PASSWORD not in "".join(capfd.readouterr()) and not (tmp_path / "out").exists()
-
-
 # What makes values of a configuration's text, and why no password reaches a record or a message there.
 PARSERS = (
     "OmegaConf.load",
@@ -139,16 +117,14 @@ PARSERS = (
 )
 OWN, WORDS = "files of this package", "word_problems of the command line"
 READERS = {
-    "analysis/options.py OmegaConf.from_dotlist": WORDS,
     "checks/algorithm.py OmegaConf.load": OWN,
     "cli/doctor.py initialize_config_dir": "an empty configuration",
     "data_check.py OmegaConf.from_dotlist": WORDS,
+    "evaluation/evaluate.py OmegaConf.from_dotlist": WORDS,
     "evaluation/options.py OmegaConf.from_dotlist": WORDS,
     "checks/unread.py safe_load": OWN,
     "checks/machine.py load_yaml": "the door",
     "common/foreign.py OmegaConf.load": "the door",
-    "compare/study.py load_yaml": "the door",
-    "compare/study.py OmegaConf.from_dotlist": "word_problems of the overrides",
     "data/prompts.py load_yaml": "the door",
     "runs/compose.py initialize_config_dir": "password_problems of what was composed",
     "runs/run_directory.py OmegaConf.load": "inert takes them out",

@@ -48,7 +48,7 @@ def write_record(run: Path, **record) -> None:
 
 
 def write_comparison(root: Path, slopes: dict[str, float], seeds: int = 3) -> Path:
-    """Write ``runs/ARM/seed-K`` with ``run.json``, as `verl-trgrpo compare` does; return the directory."""
+    """Write ``runs/ARM/seed-K`` with ``run.json``, as the runner of studies does; return the directory."""
     for arm, slope in slopes.items():
         for seed in range(seeds):
             run = write_run(root / "runs" / arm / f"seed-{seed}", slope, seed, weight=1.0 if arm == "grpo" else 1.3)

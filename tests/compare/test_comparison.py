@@ -2,7 +2,7 @@
 
 import pytest
 
-from verl_trgrpo.compare.comparison import FIGURES, PValue, compare, run_figures
+from verl_trgrpo.compare.comparison import FIGURES, PValue, compare_figures, run_figures
 from verl_trgrpo.compare.statistics import Estimate
 from verl_trgrpo.compare.tables import interval_text
 from verl_trgrpo.runs.metrics import Step
@@ -22,7 +22,7 @@ BASE = [0.50, 0.51, 0.52, 0.53, 0.54, 0.55]
 def test_all_secondary_tests_are_corrected_together_and_the_primary_one_not():
     """Six pairs that all have the same sign: p = 2 / 2^6 exactly."""
     better = [value + 0.1 + 0.01 * seed for seed, value in enumerate(BASE)]
-    found = compare(
+    found = compare_figures(
         {
             "grpo": figures(BASE, area=BASE, entropy=BASE),
             "tr_grpo": figures(better, area=better, entropy=better),
@@ -46,11 +46,11 @@ def test_all_secondary_tests_are_corrected_together_and_the_primary_one_not():
 def test_with_a_margin_equivalence_is_tested():
     near = [value + 0.001 * (-1) ** seed for seed, value in enumerate(BASE)]
     arms = {"grpo": figures(BASE), "near": figures(near), "far": figures([value + 0.1 for value in BASE])}
-    found = compare(arms, "grpo", "near", margin=0.02)
+    found = compare_figures(arms, "grpo", "near", margin=0.02)
     assert found["near"]["final_accuracy"].difference.equivalence.p < 0.001
     assert found["near"]["final_accuracy"].difference.test.p > 0.5
     assert found["far"]["final_accuracy"].difference.equivalence == PValue(1.0, 1.0)
-    assert compare(arms, "grpo")["near"]["final_accuracy"].difference.equivalence is None
+    assert compare_figures(arms, "grpo")["near"]["final_accuracy"].difference.equivalence is None
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,8 @@ from tests.compare.files import (
 )
 from verl_trgrpo.compare.arms import group_arms, read_runs
 from verl_trgrpo.compare.comparison import compare_runs
-from verl_trgrpo.compare.page import ReportOptions, build_report, notes, read_samples
+from verl_trgrpo.compare.finished import notes
+from verl_trgrpo.compare.page import ReportOptions, read_samples, write_report
 
 VOID = {"meta", "img"}
 EVIL = '<script>alert(1)</script>"><img src=x onerror=alert(2)>&amp;'
@@ -74,7 +75,7 @@ def built(tmp_path_factory):
     rows = {step: [generation(f"{EVIL} $\\frac", output, float(step))] for step in (0, 1)}
     write_generations(run / "validation", rows)
     options = ReportOptions(runs=(str(study), str(run)), out=root / "out" / "page.html")
-    return options, build_report(options), Page(options.out)
+    return options, write_report(options), Page(options.out)
 
 
 def test_the_page_has_tables_curves_responses_and_the_settings_that_differ(built):
@@ -88,7 +89,6 @@ def test_the_page_has_tables_curves_responses_and_the_settings_that_differ(built
         "standard deviation of token weights", "gradient of tokens with p < 0.25",
     ]  # fmt: skip
     assert "Before, step 0: wrong (score 0)" in page.words() and "After, step 1: right (score 1)" in page.words()
-    assert "analyze --only-tokens" in page.words("code")
     settings = page.source[page.source.index("Settings that differ") : page.source.index("All runs")]
     assert "1e-06" in settings and "2e-06" in settings and "weight_decay" in settings, "the third arm has none recorded"
     assert "/home/me" not in settings
@@ -110,7 +110,7 @@ def test_the_page_needs_nothing_else_and_text_of_others_stays_text(built):
 def test_the_same_runs_give_the_same_page_and_replace_the_old_one(built):
     options, _, page = built
     options.out.write_text("older")
-    build_report(options)
+    write_report(options)
     assert options.out.read_text(encoding="utf-8") == page.source
 
 
@@ -122,12 +122,12 @@ def test_tests_are_those_that_the_study_chose_beforehand(tmp_path):
             study = {"baseline": "base", "primary": "new", "margin": 0.2}
             write_record(run, arm=arm, seed=seed, finished=True, study=study)
     options = ReportOptions(runs=(str(tmp_path),), out=tmp_path / "r.html")
-    build_report(options)
+    write_report(options)
     page = options.out.read_text()
     assert "p=0.031<" in page
     assert "equivalence within 0.2" in page
     # Another baseline was not chosen beforehand.
-    build_report(replace(options, baseline="new"))
+    write_report(replace(options, baseline="new"))
     assert "p=0.031 (0.094)<" in options.out.read_text()
 
 
@@ -176,7 +176,7 @@ def test_one_run_without_weights_or_records_is_enough(tmp_path):
     run = write_steps(tmp_path / "grpo-seed0" / "metrics-1.jsonl", steps).parent
     write_generations(run / "validation", {6: [generation("p", "good", 1.0), generation("q", "bad", 0.0)]})
     options = ReportOptions(runs=(str(run),), out=tmp_path / "r.html")
-    assert build_report(options) == []
+    assert write_report(options) == []
     words = Page(options.out).words()
     assert "final accuracy:" in words
     assert "1 right, 1 wrong" in words and "step 6: right (score 1) good" in words
@@ -192,7 +192,7 @@ def test_wrong_options_are_reported_at_once(tmp_path):
     with pytest.raises(
         ValueError, match=r"(?s)2 problems.*--baseline x.*grpo.*--metric y.*val-core/kk_3ppl/acc/mean@1"
     ):
-        build_report(options)
+        write_report(options)
     assert not options.out.exists()
 
 

@@ -11,7 +11,7 @@ import pytest
 from tests.data.checked_files import OTHER, RENAMED, STATEMENTS, clean, report, results, row, truth, user, write
 from verl_trgrpo.data_check import CHECKS, CheckOptions
 from verl_trgrpo.tasks import Score, Scoring, register_reward
-from verl_trgrpo.tasks.math.reward import refused_spelling
+from verl_trgrpo.tasks.math.reward import refused_math_spelling
 
 
 def test_clean_files_have_no_finding(tmp_path):
@@ -295,7 +295,9 @@ def test_a_ground_truth_of_which_only_its_own_text_is_right_is_a_warning(tmp_pat
 
     golds = gold if isinstance(gold, list) else [gold]
     if refused is not None:
-        registry._known.rewards["math"] = Scoring(literal, refused_spelling=partial(refused_spelling, score=literal))
+        registry._known.rewards["math"] = Scoring(
+            literal, refused_spelling=partial(refused_math_spelling, score=literal)
+        )
     found = results(write(tmp_path / "data.parquet", [row(0, data_source="math", prompt=user(BOXED)) | truth(gold)]))
     assert found["reward of gold"].status == ("warning" if refused else "ok")
     assert refused is None or f"refuses {refused};" in found["reward of gold"].examples[0]

@@ -17,9 +17,9 @@ from tests.data.checked_files import OTHER, RENAMED, STATEMENTS, user
 from verl_trgrpo.common.files import file_sha256
 from verl_trgrpo.decontaminate import (
     ContaminationOptions,
+    contamination_text,
     find_contamination,
     manifest_path,
-    render,
     write_clean,
 )
 from verl_trgrpo.tasks.math.words import words_of
@@ -137,7 +137,7 @@ def test_instructions_that_many_rows_share_are_left_out_and_named(find):
     found = find(*([question + INSTRUCTION for question in questions] for questions in (train, test)))
     assert pairs(found) == [(7, "test0.parquet", 3, "equal prompt")]
     assert found.instructions == (" ".join(words_of(INSTRUCTION)),)
-    assert found.instructions[0][:20] in render(found, None)
+    assert found.instructions[0][:20] in contamination_text(found, None)
     # Words behind an instruction are compared as those in front of it.
     hidden = find([*train[:7], INSTRUCTION + test[3], *train[8:]], [q + INSTRUCTION for q in test])
     assert pairs(hidden) == [(7, "test0.parquet", 3, "overlap")]
@@ -253,7 +253,7 @@ def test_a_failed_write_leaves_the_old_file(dirty):
 
 def test_the_report_names_rows_and_files(dirty):
     found = find_contamination(dirty)
-    text = render(found, None)
+    text = contamination_text(found, None)
     assert "2 of 2500" in text and "test.parquet: 2 of 5" in text
     assert re.search(r"train row 1: equal prompt, test\.parquet row 2", text)
-    assert "2498" in render(found, Path("clean.parquet"))
+    assert "2498" in contamination_text(found, Path("clean.parquet"))

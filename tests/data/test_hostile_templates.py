@@ -97,7 +97,6 @@ OPENING = {
 }
 ALLOWED = {
     "data/renderer.py": OPENING,
-    "analysis/rollouts.py": {"from_pretrained"},  # the model, whose config.json was opened in the sandbox
     "tasks/search_qa/loop.py": {"apply_chat_template"},  # loops run in veRL's own processes
     "experimental/igrpo/loop.py": {"apply_chat_template"},
 }

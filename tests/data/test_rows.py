@@ -12,7 +12,7 @@ from tests.data.checked_files import row, user, write
 from verl_trgrpo.data.rows import (
     SINGLE_TURN,
     Row,
-    UnreadableError,
+    UnreadableFileError,
     arrow_schema,
     build_row,
     check_rows,
@@ -89,7 +89,7 @@ def test_columns_are_read_by_name_and_a_file_that_is_not_parquet_is_an_error(tmp
     assert "image" not in next(read_rows(path)) and "image" in next(read_rows(path, None))
     (tmp_path / "b.parquet").write_text("{}")
     for name in ("b.parquet", "nowhere.parquet"):
-        with pytest.raises(UnreadableError, match=name):
+        with pytest.raises(UnreadableFileError, match=name):
             next(read_rows(tmp_path / name))
 
 

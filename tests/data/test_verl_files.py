@@ -8,7 +8,7 @@ import pytest
 
 from tests.data.checked_files import clean, results, row, truth, write
 from verl_trgrpo.common.findings import Level
-from verl_trgrpo.data.rows import UnreadableError
+from verl_trgrpo.data.rows import UnreadableFileError
 from verl_trgrpo.data.verl_files import RESERVED_COLUMNS, column_findings, concatenation_findings, open_as_verl
 
 
@@ -50,7 +50,7 @@ def test_a_file_is_opened_where_verl_opens_it(tmp_path, load_in_verl, name):
         assert open_as_verl(path).rows == len(load_in_verl([path])[0]) == 6
         assert [*open_as_verl(path).read(["prompt"])] == [{"prompt": made["prompt"]} for made in clean()]
     else:
-        with pytest.raises(UnreadableError) as caught:
+        with pytest.raises(UnreadableFileError) as caught:
             open_as_verl(path)
         assert str(path) in str(caught.value)
         with pytest.raises(Exception):  # noqa: B017  of the library, of many types
@@ -64,7 +64,7 @@ def test_a_pattern_that_finds_other_files_is_refused(tmp_path, load_in_verl):
     assert len(load_in_verl([tmp_path / "a[1].parquet"])[0]) == 1, "veRL reads a1.parquet"
     assert len(load_in_verl([tmp_path / "b?.parquet"])[0]) == 6, "veRL reads both"
     for name, other in (("a[1].parquet", "a1.parquet"), ("b?.parquet", "b1.parquet")):
-        with pytest.raises(UnreadableError, match=other):
+        with pytest.raises(UnreadableFileError, match=other):
             open_as_verl(tmp_path / name)
 
 

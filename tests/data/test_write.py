@@ -9,7 +9,7 @@ import pytest
 
 from verl_trgrpo.common.files import directory_lock
 from verl_trgrpo.data.rows import arrow_schema, build_row
-from verl_trgrpo.data.write import BuilderOptions, DataSet, build_report, counts
+from verl_trgrpo.data.write import BuilderOptions, DataSet, counts, manifest_text
 
 
 def row(truth="1"):
@@ -49,9 +49,9 @@ def test_files_and_manifest_say_what_was_done(tmp_path):
     written = pq.read_table(tmp_path / "out" / "train.parquet").to_pylist()
     assert written == [row() | {"extra_info": {"index": index, "split": "train"}} for index in (0, 1)]
     assert set(manifest["library_versions"]) == {"numpy", "pyarrow"}
-    report = build_report(tmp_path, manifest)
+    report = manifest_text(tmp_path, manifest)
     assert "2 kept of 3" in report and "1 dropped: too long" in report and f"{tmp_path / 'train.parquet'}: 2" in report
-    assert "--force" in build_report(tmp_path, None)
+    assert "--force" in manifest_text(tmp_path, None)
 
 
 def test_a_data_set_is_there_while_its_files_are_whole_and_nothing_forces_it(tmp_path):

@@ -6,7 +6,7 @@ from dataclasses import asdict
 import pytest
 
 from verl_trgrpo.data.rows import Row
-from verl_trgrpo.evaluation.accuracy import Verdict, render, score_responses, share, summarize
+from verl_trgrpo.evaluation.accuracy import Verdict, score_responses, share, summarize, summary_text
 from verl_trgrpo.evaluation.response_store import Response
 
 
@@ -58,7 +58,7 @@ def test_unknown_verdicts_are_left_out_and_counted():
     assert source.avg.mean == pytest.approx((1 + 0.5) / 2)
     assert source.no_verdict == 3
     assert source.pass_at[2].mean == 1.0, "only one prompt has two known verdicts"
-    assert "verdicts.jsonl" in render(summary)
+    assert "verdicts.jsonl" in summary_text(summary)
 
 
 def test_a_problem_that_a_file_repeats_is_one_prompt():
@@ -81,7 +81,7 @@ def test_sources_are_separate_and_their_mean_weights_them_equally():
 
 def test_the_table_lines_up_and_the_report_is_json():
     summary = summarize(items([[1.0, 0.0]] * 3, "aime2024") + items([[1.0, 1.0]], "amc2023"), k=2, seed=0)
-    lines = render(summary).splitlines()
+    lines = summary_text(summary).splitlines()
     assert lines[0].split()[:5] == ["data", "source", "prompts", "n", "avg@2"] and "pass@2" in lines[0]
     assert len({len(line) for line in lines[:3]}) == 1
     assert lines[3].startswith("mean of sources")
@@ -97,7 +97,7 @@ def test_each_source_has_a_table_of_pass_at_j():
     assert {j: found.mean for j, found in summary.sources["aime2024"].pass_at.items()} == pytest.approx(
         {1: 1 / 6, 2: 1 / 3, 4: 2 / 3, 6: 1.0}
     )
-    heads = [line.split() for line in render(summary).splitlines() if "pass@4" in line]
+    heads = [line.split() for line in summary_text(summary).splitlines() if "pass@4" in line]
     assert heads == [[name, "pass@1", "pass@2", "pass@4", "pass@6"] for name in ("aime2024", "amc2023")]
 
 
@@ -126,7 +126,7 @@ def test_a_default_reward_scores_sources_without_one():
     assert [item[2].acc for item in score_responses(rows, responses)] == [None, 1.0]
     scored = score_responses(rows, responses, default_reward="math")
     assert [item[2].acc for item in scored] == [1.0, 1.0]
-    assert any(line.startswith("'' ") for line in render(summarize(scored, 1, 0)).splitlines())
+    assert any(line.startswith("'' ") for line in summary_text(summarize(scored, 1, 0)).splitlines())
 
 
 def test_what_the_agent_loop_says_about_the_response_reaches_the_reward():

@@ -9,7 +9,7 @@ from verl_trgrpo.cli.main import main
 from verl_trgrpo.data.rows import Row
 from verl_trgrpo.demos.puzzles import CHECKPOINT
 from verl_trgrpo.evaluation import preview as preview_module
-from verl_trgrpo.evaluation.preview import Scored, render
+from verl_trgrpo.evaluation.preview import Scored, preview_text
 from verl_trgrpo.evaluation.response_store import Response
 from verl_trgrpo.tasks.reward_manager import reward_function
 
@@ -22,12 +22,12 @@ def scored(position, sample, score, text="so it is 4", **info):
 def test_rewards_stand_beside_the_responses_and_the_summary_interprets_them():
     found = [scored(0, 0, 1.0, format_ok=1.0), scored(0, 1, 0.0, format_ok=0.0), scored(3, 0, 1.0, format_ok=1.0),
              scored(3, 1, 1.0, format_ok=1.0)]  # fmt: skip
-    text = render(found)
+    text = preview_text(found)
     assert text.index("question 0") < text.index("-- reward 0, ") < text.index("question 3")
     assert "4 responses to 2 prompts: mean reward 0.750" in text
     assert "learns nothing: 50%" in text and "reward finds: 25%" in text
     assert "hardly learn" not in text
-    assert "hardly learn" in render([scored(0, i, 0.0) for i in range(4)])
+    assert "hardly learn" in preview_text([scored(0, i, 0.0) for i in range(4)])
 
 
 def test_the_run_s_own_reward_function_is_called_with_its_options(tmp_path):

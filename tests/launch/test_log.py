@@ -22,7 +22,7 @@ from verl_trgrpo.launch.log import (
     WorkerDiedError,
     events_in,
     failure,
-    parse,
+    parse_line,
 )
 
 ENGINE = "(vLLMHttpServer pid=1) ERROR vllm.v1.engine.exceptions.EngineDeadError: EngineCore encountered an issue.\n"
@@ -224,7 +224,7 @@ def test_an_event_counts_from_its_own_process_alone(event):
     """The same words of any other actor, of the driver, of unknown actors and of tasks are a text."""
     classes = actor_classes()
     assert len(classes) > 15 and {*event.speakers} <= {*classes, "", "raylet", "autoscaler"}
-    text = parse(SAID[event.name]).text
+    text = parse_line(SAID[event.name]).text
     for name in [*classes, "", "raylet", "autoscaler", "Anything"]:
         part = name in ("raylet", "autoscaler")
         for front in (f"({name} pid=12)", f"\x1b[36m({name} pid=12, ip=10.0.0.2)\x1b[0m", f"\x1b[33m({name})\x1b[0m"):
@@ -237,7 +237,7 @@ def test_an_event_counts_from_its_own_process_alone(event):
                 f" {spoken}": False,
             }
             for line, expected in lines.items():
-                assert (event in [found for found, _ in events_in(parse(line))]) == expected, line
+                assert (event in [found for found, _ in events_in(parse_line(line))]) == expected, line
 
 
 # What an actor of Ray 2.60 printed, as it came into the driver's log: lines that look like Ray's, a name of its own choice
@@ -270,13 +270,13 @@ def test_a_forged_line_ends_nothing_while_the_processes_run(tmp_path, clock):
 
 
 def test_an_event_behind_a_progress_bar_of_ray_counts():
-    assert [*events_in(parse(f"\r{' ' * 80}\r{SAID[WORKER_KILLED]}"))]
+    assert [*events_in(parse_line(f"\r{' ' * 80}\r{SAID[WORKER_KILLED]}"))]
 
 
 def test_no_line_is_searched_in_quadratic_time_or_kept_as_a_whole(tmp_path):
     """The same words over and over cost the time of as many other ones."""
     log, size = tmp_path / "log", 20
-    phrases = [parse(text).text.strip() for text in SAID.values()] + [
+    phrases = [parse_line(text).text.strip() for text in SAID.values()] + [
         f"({'a' * 9} pid=1) ",
         "\r  ",
         "a.",

@@ -19,7 +19,7 @@ from verl_trgrpo.runs.checkpoints import latest_checkpoint
 from verl_trgrpo.runs.metrics import MetricsLog
 from verl_trgrpo.runs.records import read_record, write_record
 from verl_trgrpo.runs.run_directory import write_config
-from verl_trgrpo.verl_plugin.loopback import ENVIRONMENT as LOOPBACK
+from verl_trgrpo.verl_plugin.loopback import LOOPBACK_ENVIRONMENT
 
 TAU = "actor_rollout_ref__actor__policy_loss__shaping__tau"
 
@@ -204,7 +204,7 @@ def test_starting_over_leaves_no_checkpoint_of_another_configuration(run_dir, fa
 def test_a_run_listens_on_this_machine_alone_unless_it_joins_others(
     tmp_path, monkeypatch, fake_driver, variables, changes, alone
 ):
-    for name in ("RAY_ADDRESS", "RAY_AUTH_TOKEN", "RAY_TMPDIR", *LOOPBACK):
+    for name in ("RAY_ADDRESS", "RAY_AUTH_TOKEN", "RAY_TMPDIR", *LOOPBACK_ENVIRONMENT):
         monkeypatch.delenv(name, raising=False)
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
@@ -212,7 +212,7 @@ def test_a_run_listens_on_this_machine_alone_unless_it_joins_others(
     fake_driver(f"env > {tmp_path}/env")
     launch(composed(run_dir, **ONE_RANK | changes), 3, io.StringIO())
     found = {*(tmp_path / "env").read_text().splitlines()}
-    assert {f"{name}={value}" in found for name, value in LOOPBACK.items()} == {alone}
+    assert {f"{name}={value}" in found for name, value in LOOPBACK_ENVIRONMENT.items()} == {alone}
     assert any(line.startswith("RAY_AUTH_TOKEN=") for line in found) == alone
 
 

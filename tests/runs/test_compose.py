@@ -11,8 +11,8 @@ from omegaconf import open_dict
 from verl_trgrpo.runs import environment
 from verl_trgrpo.runs.compose import compose, quoted
 from verl_trgrpo.runs.environment import training_environment
-from verl_trgrpo.verl_plugin.cpu import ENVIRONMENT as CPU_ENVIRONMENT
-from verl_trgrpo.verl_plugin.loopback import ENVIRONMENT as LOOPBACK
+from verl_trgrpo.verl_plugin.cpu import CPU_ENVIRONMENT
+from verl_trgrpo.verl_plugin.loopback import LOOPBACK_ENVIRONMENT
 
 STOCK = ["actor_rollout_ref.rollout.name=vllm", "actor_rollout_ref.rollout.n=8"]
 
@@ -135,7 +135,7 @@ def test_environment_defaults_yield_to_the_user():
 
 def test_an_empty_variable_counts_as_unset():
     defaults = training_environment(True, "x", {}, loopback=True)
-    assert defaults.items() >= (CPU_ENVIRONMENT | LOOPBACK).items()
+    assert defaults.items() >= (CPU_ENVIRONMENT | LOOPBACK_ENVIRONMENT).items()
     for name in [*defaults, "RAY_AUTH_MODE"]:
         assert training_environment(True, "x", {name: ""}, loopback=True) == defaults
     kept = {"EMPTY": "", "RAY_AUTH_MODE": "disabled"}

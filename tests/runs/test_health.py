@@ -68,7 +68,7 @@ def test_each_row_names_a_change_above_its_own_and_no_other(row):
         ]
         found = judge(steps, [row])
         assert bool(found) == (times > 1), times
-    assert found[0].stands and found[0].sick != row.note and found[0].first in (16, 17) and found[0].metric == metric
+    assert found[0].stands and found[0].is_sick != row.note and found[0].first in (16, 17) and found[0].metric == metric
     assert found[0].message.startswith(f"{row.name} since step ") and "{" not in found[0].remedy
     if "{resume}" in row.remedy:
         back = 1 if metric in IN_UPDATE or metric.startswith("val-") else 2
@@ -89,7 +89,7 @@ def test_two_values_are_enough_for_a_change_far_outside_its_noise(row):
             Step(i, BESIDE.get(row.name, lambda i: {})(i) | {metric: float(value)})
             for i, value in enumerate(values, start=1)
         ]
-        found = [each.first for each in judge(steps, [row]) if each.sick]
+        found = [each.first for each in judge(steps, [row]) if each.is_sick]
         assert found == ([59] if count == 2 and row.name != "steps take longer" else [])
 
 
@@ -100,7 +100,7 @@ def test_any_metric_is_finite_in_nearly_all_steps(name):
         return [each for each in judge(steps) if "finite" in each.signal.name]
 
     assert found() == []
-    assert [(each.sick, each.stands) for each in found(20)] == [(False, False)], "one step"
+    assert [(each.is_sick, each.stands) for each in found(20)] == [(False, False)], "one step"
     [half] = found(*range(1, 41, 2))
     assert "20 of 40 values" in half.message and (half.first, half.stands, half.lost) == (1, False, True)
     assert [(each.first, each.last, each.stands) for each in found(40)] == [(40, 40, True)]
@@ -118,14 +118,14 @@ def test_most_made_runs_are_judged_rightly():
 @pytest.mark.parametrize("report", SICK)
 def test_what_was_reported_is_named(report):
     columns, every, metrics, first = SICK[report](Draw(0))
-    found = [each for each in judge(steps_of(columns, every)) if each.sick and each.metric in metrics.split()]
+    found = [each for each in judge(steps_of(columns, every)) if each.is_sick and each.metric in metrics.split()]
     assert found and min(abs(each.first - first) for each in found) <= 0.25 * len(columns["actor/lr"])
 
 
 @pytest.mark.parametrize("habit", SOUND)
 def test_what_is_sound_is_left_alone(habit):
     columns, every = SOUND[habit](Draw(0))
-    assert [each.message for each in judge(steps_of(columns, every)) if each.sick] == []
+    assert [each.message for each in judge(steps_of(columns, every)) if each.is_sick] == []
 
 
 FLAT = Draw(1).shares(np.full(400, 0.4), 500)
@@ -148,7 +148,7 @@ FLAT = Draw(1).shares(np.full(400, 0.4), 500)
 )  # fmt: skip
 def test_without_its_excuse_it_is_sick(habit, context):
     columns, every = SOUND[habit](Draw(0))
-    assert any(each.sick for each in judge(steps_of(columns | context, every)))
+    assert any(each.is_sick for each in judge(steps_of(columns | context, every)))
 
 
 def test_the_shaping_uniform_asks_for_equal_weights():
@@ -158,7 +158,7 @@ def test_the_shaping_uniform_asks_for_equal_weights():
 
 
 def messages(columns, every=1):
-    return [(each.first, f"{each.message}. {each.remedy}") for each in judge(steps_of(columns, every)) if each.sick]
+    return [(each.first, f"{each.message}. {each.remedy}") for each in judge(steps_of(columns, every)) if each.is_sick]
 
 
 @pytest.mark.parametrize("part", ["gen", "reward", "ref", "update_actor", "a_later_part"])
@@ -179,7 +179,7 @@ def test_what_is_solved_in_training_alone_is_sick():
     for name, end in {"critic/score/mean": 1.0, "critic/score/min": 1.0, "actor/grad_norm": 0.0}.items():
         columns[name][60:] = end
     [note] = judge(steps_of(columns, every))
-    assert note.signal.note and note.stands and not note.sick and 50 < note.first <= 61
+    assert note.signal.note and note.stands and not note.is_sick and 50 < note.first <= 61
     found = messages(columns | {VAL: Draw(1).shares(np.full(80, 0.5), 500)}, every)
     assert any(text.startswith("gradient is 0 since") for _, text in found)
 

@@ -5,7 +5,7 @@ import math
 
 import pytest
 
-from verl_trgrpo.runs.metrics import REWARD, MetricsLog, Step
+from verl_trgrpo.runs.metrics import MEAN_REWARD, MetricsLog, Step
 
 
 def write(path, records, tail=""):
@@ -29,10 +29,13 @@ def test_attempts_are_merged_and_the_later_one_wins(tmp_path):
 def test_the_recorded_validation_of_a_checkpoint_counts(tmp_path):
     """The later attempt resumes at step 2, which was validated, and trains step 3 once more."""
     acc, other = "val-core/a/acc/mean@1", "val-core/b/acc/mean@1"
-    write(tmp_path / "metrics-1.jsonl", [(0, {acc: 0.1}), (2, {acc: 0.8, REWARD: 1.0}), (3, {acc: 0.9, REWARD: 2.0})])
+    write(
+        tmp_path / "metrics-1.jsonl",
+        [(0, {acc: 0.1}), (2, {acc: 0.8, MEAN_REWARD: 1.0}), (3, {acc: 0.9, MEAN_REWARD: 2.0})],
+    )
     log = MetricsLog(tmp_path)
     log.read()
-    write(tmp_path / "metrics-2.jsonl", [(2, {acc: 0.3, other: 0.5}), (3, {acc: 0.4, REWARD: 3.0})])
+    write(tmp_path / "metrics-2.jsonl", [(2, {acc: 0.3, other: 0.5}), (3, {acc: 0.4, MEAN_REWARD: 3.0})])
     for steps in (log.read(), MetricsLog(tmp_path).read()):
         assert [step.metrics.get(acc) for step in steps] == [0.1, 0.8, 0.4]
         assert [step.reward for step in steps] == [None, 1.0, 3.0] and steps[1].metrics[other] == 0.5

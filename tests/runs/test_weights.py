@@ -205,7 +205,7 @@ def test_files_of_a_trainer_are_not_published(tmp_path):
     assert "model.safetensors" in published and not published & set(OTHERS)
 
 
-@pytest.mark.parametrize("command", ["export", "eval", "analyze"])
+@pytest.mark.parametrize("command", ["export", "eval"])
 def test_no_command_uses_such_a_model(tmp_path, command, capfd):
     from verl_trgrpo.cli.main import main
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.analysis.conftest import data, policy, rollouts, two_layers  # noqa: F401  fixtures
+from tests.studies.policies import data, policy, rollouts, two_layers  # noqa: F401  fixtures
 
 
 @pytest.fixture(scope="module")

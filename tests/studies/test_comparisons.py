@@ -5,11 +5,11 @@ from pathlib import Path
 import pytest
 import tyro
 
+from studies.comparisons.run import Inputs, run_command
+from studies.comparisons.study import read_study
 from tests.conftest import composed
 from verl_trgrpo.checks.settings import type_findings
 from verl_trgrpo.checks.view import RunView
-from verl_trgrpo.compare.runner import Inputs, run_command
-from verl_trgrpo.compare.study import read_study
 
 FOLDER = Path(__file__).parents[2] / "studies" / "comparisons"
 STUDIES = {path.stem: read_study(path) for path in sorted(FOLDER.glob("*.yaml"))}

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from studies.gradients.sharpness import SharpnessOptions, analyze_sharpness, main, measure_sharpness
-from tests.analysis.conftest import SIZES, command
+from tests.studies.policies import SIZES, command
 from verl_trgrpo.common.progress import no_progress
 from verl_trgrpo.demos.puzzles import CHECKPOINT
 
@@ -64,13 +64,13 @@ def test_sharpness_of_a_checkpoint_has_the_gradient_norm_of_its_policy_gradient(
 
 
 def test_the_command_measures_sharpness_for_each_radius(data, tmp_path, capsys):
-    assert main([*command(data, tmp_path, "--radius", "0.0001", "0.001")[1:]]) == 0
+    assert main(command(data, tmp_path, "--radius", "0.0001", "0.001")) == 0
     assert "gradient norm" in capsys.readouterr().out
     measured = json.loads((tmp_path / "sharpness.json").read_text())
     first, second = measured["models"][str(CHECKPOINT)]
     assert second["radius"] == pytest.approx(10 * first["radius"])
     with pytest.raises(ValueError, match="all 2 responses to each of 2 prompts"):
-        main([*command(data, tmp_path, prompts=2, samples=2, max_tokens=1)[1:]])
+        main(command(data, tmp_path, prompts=2, samples=2, max_tokens=1))
 
 
 def test_all_problems_of_the_options_are_reported_at_once(tmp_path):

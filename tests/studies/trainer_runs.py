@@ -1,7 +1,7 @@
 """What the tests of the trainer of studies need: its options for small runs, and a batch."""
 
 from studies import trainer
-from verl_trgrpo.analysis.rollouts import sample
+from studies.rollouts import sample
 
 
 def options(directory, **changes):

@@ -18,8 +18,7 @@ from tests.tasks.math.deepscaler_files import write_all
 from tests.tasks.search_qa.files import write_collection
 from verl_trgrpo.data_check import CheckOptions, check_files
 from verl_trgrpo.tasks.knights_and_knaves.puzzles import generate_puzzles
-from verl_trgrpo.tasks.reasoning_gym.rows import ReasoningGymOptions
-from verl_trgrpo.tasks.reasoning_gym.rows import build as build_reasoning_gym
+from verl_trgrpo.tasks.reasoning_gym.rows import ReasoningGymOptions, build_reasoning_gym
 from verl_trgrpo.tasks.registry import known_builders
 
 # Seconds. They end a test that hangs, on any machine; nothing is expected to take that long.

@@ -22,16 +22,22 @@ from verl_trgrpo.tasks.reasoning_gym.reward import (
     MOVE_TASKS,
     NUMBER_TASKS,
     REFUSED_TASKS,
-    judge,
     reference_response,
+    verifier_judge,
 )
-from verl_trgrpo.tasks.reasoning_gym.rows import ReasoningGymOptions, build, check_verifier, pieces, scored
+from verl_trgrpo.tasks.reasoning_gym.rows import (
+    ReasoningGymOptions,
+    build_reasoning_gym,
+    check_verifier,
+    question_pieces,
+    scored,
+)
 from verl_trgrpo.tasks.registry import reference_response_of
 
 
 @pytest.mark.parametrize("task", ["gsm_symbolic", "chain_sum", "countdown", "sudoku", "zebra_puzzles"])
 def test_tasks_build_and_score_right_and_wrong_answers(tmp_path, task, load_in_verl):
-    build(ReasoningGymOptions(out=tmp_path, task=task, train=12, test=4))
+    build_reasoning_gym(ReasoningGymOptions(out=tmp_path, task=task, train=12, test=4))
     data, batch = load_in_verl([tmp_path / "train.parquet", tmp_path / "test.parquet"])
     assert len(data) == 16
     for source, reward_model, messages in zip(
@@ -56,7 +62,7 @@ def test_tasks_build_and_score_right_and_wrong_answers(tmp_path, task, load_in_v
 
 
 def test_rows_without_a_stated_answer_are_not_checked_against_one(tmp_path):
-    build(ReasoningGymOptions(out=tmp_path, task="graph_color", train=3, test=1))
+    build_reasoning_gym(ReasoningGymOptions(out=tmp_path, task="graph_color", train=3, test=1))
     found = results(tmp_path / "train.parquet")["reward of gold"]
     assert found.status == "not checked"
 
@@ -118,13 +124,13 @@ def test_no_answer_runs_as_code(task, tmp_path, monkeypatch):
             result = compute_score(f"reasoning_gym/{task}", text, truths(task)[0])
             assert result["acc"] == 0.0 and result["score"] < 0.1, answer
             assert not path.exists(), answer
-    pid = judge.judges[0].process.pid
+    pid = verifier_judge.judges[0].process.pid
     scores = [
         [compute_score(f"reasoning_gym/{task}", reference, truth)["acc"] for reference in references if reference]
         for truth in truths(task)
     ]
     assert all(scores[row][row] == 1.0 for row in range(len(scores)) if "Integral" not in references[row])
-    assert judge.judges[0].process.pid == pid, "answers end workers, not the judge"
+    assert verifier_judge.judges[0].process.pid == pid, "answers end workers, not the judge"
 
 
 def test_the_tasks_whose_verifiers_evaluate_answers_are_known():
@@ -226,7 +232,7 @@ def test_a_verifier_that_tells_right_from_wrong_is_accepted(task):
 
 def test_pieces_of_a_question_are_tried_as_answers():
     question = "Given:\n1. P\n2. (P → Q)\nWhat follows from 'R'?\nState it: a formula"
-    assert {"P", "(P → Q)", "(P) ∧ ((P → Q))", "R", "a formula", "State it: a formula"} <= {*pieces(question)}
+    assert {"P", "(P → Q)", "(P) ∧ ((P → Q))", "R", "a formula", "State it: a formula"} <= {*question_pieces(question)}
 
 
 def test_numbers_are_read_strictly_where_the_verifier_does_not():

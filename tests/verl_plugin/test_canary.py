@@ -14,7 +14,7 @@ import verl
 from hydra import compose, initialize_config_module
 from verl.utils.import_utils import load_class_from_fqn
 
-from verl_trgrpo.checks.settings import NAMES
+from verl_trgrpo.checks.settings import KNOWN_NAMES
 
 V1_TRAINER = "verl_trgrpo/verl_plugin/group_metrics_buffer.py"
 STATE = "verl_trgrpo/verl_plugin/estimator_state.py"
@@ -219,9 +219,9 @@ def test_names_that_the_validation_takes_are_verl_s():
         "*.strategy": engines,
         "*.loss_agg_mode": modes,
     }.items():
-        missing = known - set(NAMES[pattern])
+        missing = known - set(KNOWN_NAMES[pattern])
         assert not missing, f"veRL {verl.__version__} has {missing} for {pattern}; see verl_trgrpo/checks/settings.py"
-    for kind in NAMES["*.kl_loss_type"]:  # a chain of ifs
+    for kind in KNOWN_NAMES["*.kl_loss_type"]:  # a chain of ifs
         assert kl_penalty(torch.zeros(1, 1), torch.zeros(1, 1), kind).item() == 0.0
 
 

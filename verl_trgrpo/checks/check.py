@@ -23,7 +23,7 @@ Look = Callable[[RunView], list[Finding]]
 
 
 @dataclass(frozen=True)
-class Report:
+class CheckReport:
     """Findings of a check.
 
     Args:
@@ -73,7 +73,7 @@ def early_findings(run: ComposedRun, need_files: bool = True) -> list[Finding]:
     return [*module_findings(), *in_turn(section_findings, missing_files)(RunView(run, need_files))]
 
 
-def check(run: ComposedRun, need_files: bool = True, trains: bool = False) -> Report:
+def check(run: ComposedRun, need_files: bool = True, trains: bool = False) -> CheckReport:
     """Check a run in stages; a stage with errors ends the check, because later ones rely on it.
 
     All findings of a stage are reported at once. Missing data and models end no stage: later ones do without. Imports veRL,
@@ -86,7 +86,7 @@ def check(run: ComposedRun, need_files: bool = True, trains: bool = False) -> Re
     """
     view, findings = RunView(run, need_files, trains), list[Finding]()
     if problems := module_findings():  # veRL cannot be imported
-        return Report(run.config, tuple(problems), None)
+        return CheckReport(run.config, tuple(problems), None)
     without = missing_files(RunView(run, need_files=False))
     absent = {each.message for each in without if each.level is Level.NOT_CHECKED}
     for stage, looks in _stages().items():
@@ -96,10 +96,10 @@ def check(run: ComposedRun, need_files: bool = True, trains: bool = False) -> Re
             findings += [each for look in looks for each in look(view)]
     findings.sort(key=lambda each: [*Level].index(each.level))
     if any(each.level is Level.ERROR for each in findings):
-        return Report(run.config, tuple(findings), None)
+        return CheckReport(run.config, tuple(findings), None)
     from verl_trgrpo.checks.data_files import first_prompt
 
-    return Report(run.config, tuple(findings), view.steps, first_prompt(view))
+    return CheckReport(run.config, tuple(findings), view.steps, first_prompt(view))
 
 
 def _stages() -> dict[str, tuple[Look, ...]]:

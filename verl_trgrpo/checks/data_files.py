@@ -13,7 +13,7 @@ from verl_trgrpo.checks.view import DATA, DATA_SET, OWN_REWARDS, TRAINING, RunVi
 from verl_trgrpo.common.findings import Finding, InvalidInputError, Level, findings_of
 from verl_trgrpo.common.text import as_plain_yaml, count_of, did_you_mean
 from verl_trgrpo.data.prompts import TOOLS, RolloutPrompts, agent_loops, tool_schemas
-from verl_trgrpo.data.rows import UnreadableError, is_chat
+from verl_trgrpo.data.rows import UnreadableFileError, is_chat
 from verl_trgrpo.data.verl_files import DataFile, column_findings, concatenation_findings, row_problems, spread
 from verl_trgrpo.runs.compose import resolved, selected
 from verl_trgrpo.runs.keys import AGENT, REWARD, REWARD_MODEL, ROLLOUT
@@ -110,7 +110,7 @@ def split_findings(key: str, view: RunView, loops: set[str] | None) -> list[Find
     for file in files.values():
         try:
             findings += _file_findings(key, file, view.config, loops, with_agents)
-        except UnreadableError as error:
+        except UnreadableFileError as error:
             findings.append(Finding.error(key, f"{key}={error}"))
     compared = concatenation_findings({str(path): file for path, file in files.items()})
     problems = [found for found in compared if found.level is Level.ERROR]
@@ -277,7 +277,7 @@ def _split_findings(key: str, files: Iterable[DataFile], prompts: RolloutPrompts
         place = f"{key}={file.path}"
         try:
             rows, unknown = _sample(file, config)
-        except UnreadableError as error:
+        except UnreadableFileError as error:
             return [Finding.error(key, f"{key}={error}")]
         if unknown:
             findings.append(Finding.not_checked(_LIMIT, f"{_LIMIT}: prompts of {place} not compared; {unknown}"))

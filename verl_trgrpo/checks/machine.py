@@ -20,7 +20,7 @@ from typing import NamedTuple
 from omegaconf import DictConfig
 
 from verl_trgrpo.checks.view import DATA_SET, OWN_MANAGER, OWN_REWARDS, RunView
-from verl_trgrpo.common.extras import install
+from verl_trgrpo.common.extras import install_command
 from verl_trgrpo.common.findings import Finding, Level
 from verl_trgrpo.common.foreign import load_yaml, read_foreign
 from verl_trgrpo.common.text import did_you_mean
@@ -112,7 +112,7 @@ def _missing_packages(view: RunView) -> Iterator[tuple[str, str]]:
     package = _ENGINES.get(engine)
     if package and importlib.util.find_spec(package) is None:
         fix = (
-            f"on a GPU machine {install('gpu')}, elsewhere {install('cpu')}"
+            f"on a GPU machine {install_command('gpu')}, elsewhere {install_command('cpu')}"
             if engine == "vllm"
             else "install it as veRL's documentation says, or use vllm"
         )

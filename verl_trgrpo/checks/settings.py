@@ -71,7 +71,7 @@ _KEYS: tuple[tuple[Any, str], ...] = (
 _TYPES = {full(key): kind for kind, keys in _KEYS for key in keys.split()}
 _KL_KINDS = [f"{kind}{plus}" for kind in ("kl", "k1", "abs", "mse", "k2", "low_var_kl", "k3") for plus in ("", "+")]
 # Names by pattern of key; a canary test compares them with veRL's registries.
-NAMES = {
+KNOWN_NAMES = {
     "trainer.resume_mode": ("auto", "disable", "resume_path"),
     # Those of veRL's platforms, and of platforms that plugins may bring.
     "trainer.device": ("cuda", "npu", "cpu", "xpu", "hpu", "mlu", "musa"),
@@ -357,7 +357,7 @@ def _names_for(config: DictConfig, key: str) -> Sequence[str]:
         return _SCHEDULES.get(str(selected(config, f"{section}._target_")).rpartition(".")[2], ())
     if last == "optimizer" and (module := selected(config, f"{section}.optimizer_impl")):
         return _classes_of(module)
-    return next((names for pattern, names in NAMES.items() if fnmatch(key, pattern)), ())
+    return next((names for pattern, names in KNOWN_NAMES.items() if fnmatch(key, pattern)), ())
 
 
 def _classes_of(module: Any) -> list[str]:

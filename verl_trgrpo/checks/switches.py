@@ -76,12 +76,12 @@ SWITCHES = {
     # How a step is computed.
     "fixed_micro_batches": Switch(
         "actor.ppo_micro_batch_size_per_gpu rollout.log_prob_micro_batch_size_per_gpu", "not actor.use_dynamic_bsz",
-        "micro-batches are cut by tokens; set <actor.ppo_max_token_len_per_gpu>"),
+        "micro-batches are cut by tokens; set <actor.ppo_max_token_len_per_gpu> to a number of tokens"),
     "dynamic_micro_batches": Switch(
         "actor.ppo_max_token_len_per_gpu rollout.log_prob_max_token_len_per_gpu", "actor.use_dynamic_bsz"),
     "scheduler_steps": Switch(
         "optim.total_training_steps critic.optim.total_training_steps", "False",
-        "the trainer writes its own number of steps there; set <trainer.total_training_steps>"),
+        "the trainer writes its own number of steps there; set <trainer.total_training_steps> to the steps of the run"),
     "warmup_ratio": Switch(
         "optim.lr_warmup_steps_ratio", "(optim.lr_warmup_steps or 0) <= 0",
         "{optim.lr_warmup_steps} is used; set <optim.lr_warmup_steps>=-1"),
@@ -96,9 +96,10 @@ SWITCHES = {
     "engine_seed": Switch("engine.seed", "engine.full_determinism"),
     "engine_dtype": Switch(
         "engine.dtype ref.fsdp_config.dtype", "False",
-        "the engine casts to fsdp_config.mixed_precision.param_dtype; set +<engine.mixed_precision.param_dtype>"),
+        "the engine casts to fsdp_config.mixed_precision.param_dtype; set +<engine.mixed_precision.param_dtype>=fp32 or bf16"),
     "engine_strategy": Switch(
-        "engine.strategy", "engine.strategy == actor.strategy", "{actor.strategy} replaces it; set <actor.strategy>", without=""),
+        "engine.strategy", "engine.strategy == actor.strategy",
+        "{actor.strategy} replaces it; set <actor.strategy>={= engine.strategy}", without=""),
     "torch_compile": Switch(
         "actor.use_torch_compile", "engine.use_torch_compile == actor.use_torch_compile",
         "the engine reads {engine.use_torch_compile}; set <engine.use_torch_compile>={= actor.use_torch_compile}"),

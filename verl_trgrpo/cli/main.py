@@ -29,11 +29,10 @@ COMMANDS = {
     "validate": ("runs.validate", "find all mistakes in a recipe or configuration without starting it"),
     "preview": ("models.preview", "sample a few responses as a run would, and show their rewards, before it starts"),
     "health": ("runs.health", "judge a run by its metrics: what is wrong, what it means, what to do"),
-    "compare": ("studies.compare", "train algorithms with several seeds; table with intervals and paired tests"),
-    "report": ("studies.report", "compare training runs on one HTML page: curves, weights, table, responses"),
+    "compare": ("compare.compare", "compare training runs: table over seeds with intervals and paired tests"),
+    "report": ("compare.report", "the same on one HTML page, with curves, weights and responses"),
     "eval": ("models.evaluate", "evaluate a checkpoint on test files: avg@k and pass@k with confidence intervals"),
     "export": ("models.export", "write a checkpoint as a Hugging Face directory with a model card"),
-    "analyze": ("models.analyze", "measure token gradients of a checkpoint before and after weighting"),
     "data build": ("data.build", ""),  # of each task, see `commands`
     "data check": ("data.check", "check Parquet files for what veRL and the rewards need"),
     "data decontaminate": ("data.decontaminate", "find train rows that are in test files, and remove them"),

@@ -1,4 +1,4 @@
-"""Commands that load a model: ``verl-trgrpo preview``, ``eval``, ``export`` and ``analyze``."""
+"""Commands that load a model: ``verl-trgrpo preview``, ``eval`` and ``export``."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import Annotated
 
 import tyro
 
-from verl_trgrpo.analysis.options import AnalyzeOptions
 from verl_trgrpo.common.findings import Level, raise_invalid
 from verl_trgrpo.common.options import Options
 from verl_trgrpo.common.progress import interruptible
@@ -58,7 +57,7 @@ def preview(options: PreviewOptions) -> int:
     raise_invalid(check(run).messages(Level.ERROR))
     with interruptible() as progress:
         found = preview.preview(run.config, options.prompts, options.samples, progress)
-    show(preview.render(found))
+    show(preview.preview_text(found))
     return 0
 
 
@@ -117,25 +116,3 @@ def export(options: ExportOptions) -> int:
 
     show(f"checkpoint  {checkpoint.export(options.run, options.out)}\nmodel       {options.out}")
     return 0
-
-
-def analyze(options: AnalyzeOptions) -> int:
-    """Measure token gradients of a checkpoint's own rollouts, before and after weighting.
-
-    examples:
-      verl-trgrpo analyze --model runs/tr_grpo/global_step_350 --data train.parquet --shaping sigmoid linear:alpha=0.3
-      verl-trgrpo analyze --model runs/tr_grpo/global_step_350 --data test.parquet --only-tokens
-
-    output, in --out:
-      gradients.json, and tokens.html, a page that shows which tokens the weights turn down
-      docs/analysis.md explains each figure.
-
-    exit codes:
-      0 success, 1 failed, or a token's gradient is outside its theoretical bounds (docs/analysis.md)
-    """
-    from verl_trgrpo.analysis import gradients
-
-    with interruptible() as progress:
-        text, within_bounds = gradients.analyze(options, progress)
-    show(text)
-    return int(not within_bounds)

@@ -39,14 +39,12 @@ def quickstart(options: QuickstartOptions) -> int:
     notes:
       The puzzles are generated; the model, warm-started on the form of an answer, ships with the package.
       OVERRIDES change the configuration kk_quickstart.
-      OUT/tokens/tokens.html shows responses of the model before training, with the probability and weight of every token.
       The same command, repeated, shows the result of the finished run.
     """
     from verl_trgrpo.demos.puzzles import CHECKPOINT, build_dataset
 
     note_data("puzzles", options.out / "data", build_dataset(options.out / "data"))
     run_dir = train_demonstration(options, options.out, "kk_quickstart", CHECKPOINT, "Knights-and-Knaves")
-    show(f"tokens               {tokens_page(options.out, CHECKPOINT)}")
     other = "tr_grpo" if run_dir.name.startswith("grpo-") else "grpo"
     show(
         "next\n"
@@ -55,29 +53,6 @@ def quickstart(options: QuickstartOptions) -> int:
         "  your own veRL recipe         python -m verl.trainer.main_ppo +algorithm=tr_grpo ..."
     )
     return 0
-
-
-def tokens_page(out: Path, model: Path) -> Path:
-    """Write the page of tokens of a model before training, unless it is there, and return it."""
-    directory = out / "tokens"
-    page = directory / "tokens.html"
-    if page.is_file():
-        return page
-    note("page of tokens: responses of the model before training")
-    from verl_trgrpo.analysis.gradients import analyze
-    from verl_trgrpo.analysis.options import AnalyzeOptions
-    from verl_trgrpo.common.progress import no_progress
-    from verl_trgrpo.demos.puzzles import MAX_RESPONSE_TOKENS
-
-    options = AnalyzeOptions(
-        model=str(model),
-        data=out / "data" / "train.parquet",
-        out=directory,
-        max_tokens=MAX_RESPONSE_TOKENS,
-        only_tokens=True,
-    )
-    analyze(options, no_progress)
-    return page
 
 
 def train_demonstration(

@@ -80,7 +80,7 @@ def train_run(overrides: Sequence[str], source: str | Path, title: str | None = 
     for line in figures(steps):
         show(line)
     for finding in judge(steps):
-        if finding.sick:
+        if finding.is_sick:
             show(f"warning              {finding.message}\n                     {finding.remedy}")
     show(f"curves               {curves}")
     show(f"checkpoint           {outcome.checkpoint or 'none saved (trainer.save_freq)'}")
@@ -231,7 +231,7 @@ def health(options: HealthOptions) -> int:
         show(f"{state}  {finding.message}")
         if finding.stands or finding.lost:
             show(f"        {finding.remedy}")
-    sick = sum(finding.sick for finding in findings)
+    sick = sum(finding.is_sick for finding in findings)
     count = sum(step.number > 0 for step in steps)  # a validation may come before the first
     missing = "; not judged: " + ", ".join(unjudged(steps)) if not sick and unjudged(steps) else ""
     show(f"{count} steps, the last is {steps[-1].number}: {sick or 'no'} signal{'s' * (sick != 1)}{missing}")

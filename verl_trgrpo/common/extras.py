@@ -20,9 +20,9 @@ def missing_extra(error: BaseException) -> str | None:
     if not isinstance(error, ModuleNotFoundError) or not error.name:
         return None
     extra = EXTRA_OF.get(error.name.partition(".")[0])
-    return extra and f"the module {error.name} is not installed; {install(extra)}"
+    return extra and f"the module {error.name} is not installed; {install_command(extra)}"
 
 
-def install(extra: str) -> str:
+def install_command(extra: str) -> str:
     """Return the command that installs an extra: this distribution is on no package index."""
     return f'pip install -e "CLONE-OF-THIS-REPOSITORY[{extra}]"'

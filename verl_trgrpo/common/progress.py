@@ -13,13 +13,13 @@ from typing import Any, TypeVar
 
 from tqdm import tqdm
 
-Item = TypeVar("Item")
+_Item = TypeVar("_Item")
 
 # Called with the items to go through, their number (None: unknown) and a label.
 Progress = Callable[[Iterable[Any], int | None, str], Iterable[Any]]
 
 
-def no_progress(items: Iterable[Item], total: int | None, label: str) -> Iterable[Item]:
+def no_progress(items: Iterable[_Item], total: int | None, label: str) -> Iterable[_Item]:
     """Return `items`: the progress display that shows nothing."""
     return items
 

@@ -74,9 +74,9 @@ def one_line(value: Any, limit: int = 200) -> str:
     return _cut(escape_controls(str(value)).replace("\n", " ").replace("\t", " "), limit)
 
 
-def as_markdown(value: Any) -> str:
-    """Return a value of others for a line of Markdown, in which it is nothing but text."""
-    return _MARKS.sub(r"\\\g<0>", one_line(value))
+def as_markdown(value: Any, limit: int = 200) -> str:
+    """Return a value of others, in at most `limit` characters, for a line of Markdown, in which it is nothing but text."""
+    return _MARKS.sub(r"\\\g<0>", one_line(value, limit))
 
 
 def as_label(value: Any) -> str:

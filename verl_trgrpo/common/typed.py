@@ -54,7 +54,7 @@ Text = Annotated[str, AfterValidator(_encodable)]
 """A string without lone surrogates, which no file can hold."""
 Whole = Annotated[int, Field(ge=0, lt=1 << 53)]
 """An integer that counts something."""
-Number = Annotated[float | None, BeforeValidator(_as_number)]
+OptionalNumber = Annotated[float | None, BeforeValidator(_as_number)]
 """Any number; None for a value of another type."""
 
 

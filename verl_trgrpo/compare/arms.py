@@ -11,7 +11,7 @@ from pathlib import Path
 
 from verl_trgrpo.common.findings import raise_invalid
 from verl_trgrpo.runs.metrics import Step, read_steps
-from verl_trgrpo.runs.records import RunRecord, read_options, read_record
+from verl_trgrpo.runs.records import RunRecord, read_record, read_trainer_options
 
 _SEED = re.compile(r"(?P<label>.*?)[-_]?seed[-_]?(?P<seed>\d+)")
 logger = logging.getLogger(__name__)
@@ -46,11 +46,6 @@ class Run:
             if each.number <= step <= self.last_step
         )
         return replace(self, steps=tuple(steps))
-
-
-def run_directory(out: Path, arm: str, seed: int) -> Path:
-    """Return the directory of a run: ``OUT/runs/<arm>/seed-<seed>``."""
-    return out / "runs" / arm / f"seed-{seed}"
 
 
 def group_arms(runs: Sequence[Run], baseline: str) -> dict[str, list[Run]]:
@@ -130,5 +125,5 @@ def read_run(path: Path) -> Run | None:
         label, seed = match["label"] or full.parent.name, int(match["seed"])
     record = read_record(path, needed=False) if path.is_dir() else RunRecord()
     if seed is None and path.is_dir():
-        seed = read_options(path, needed=False).seed
+        seed = read_trainer_options(path, needed=False).seed
     return Run(record.arm or label, seed if record.seed is None else record.seed, path, tuple(steps), record)

@@ -125,7 +125,7 @@ def compare_runs(
 
     Args:
         arms: runs by arm; a run without steps has no figures.
-        baseline, primary, margin: see `compare`.
+        baseline, primary, margin: see `compare_figures`.
         metric: see `run_figures`.
         upto: compare the finite values of the steps up to this one, and leave out runs that ended before; None for all.
     """
@@ -136,10 +136,10 @@ def compare_runs(
             seed = next(unknown) if run.seed is None else run.seed
             found = run_figures((run if upto is None else run.until(upto)).steps, metric)
             figures[arm][seed] = {name: value for name, value in found.items() if math.isfinite(value)}
-    return figures, compare(figures, baseline, primary, margin)
+    return figures, compare_figures(figures, baseline, primary, margin)
 
 
-def compare(figures: Figures, baseline: str, primary: str = "", margin: float | None = None) -> Comparison:
+def compare_figures(figures: Figures, baseline: str, primary: str = "", margin: float | None = None) -> Comparison:
     """Return means, differences from the baseline and tests of all arms and figures.
 
     Args:

@@ -13,20 +13,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import tyro
-
 from verl_trgrpo import __version__
 from verl_trgrpo.common.files import write_text
-from verl_trgrpo.common.findings import raise_invalid
 from verl_trgrpo.common.foreign import ForeignFileError, check_no_link
-from verl_trgrpo.common.options import Options
 from verl_trgrpo.common.text import render_page
-from verl_trgrpo.common.typed import Number, Schema, typed_lines
-from verl_trgrpo.compare.arms import Run, group_arms, last_common_step, read_runs
-from verl_trgrpo.compare.comparison import compare_runs
+from verl_trgrpo.common.typed import OptionalNumber, Schema, typed_lines
+from verl_trgrpo.compare.arms import Run
+from verl_trgrpo.compare.finished import CompareOptions, compare_finished
 from verl_trgrpo.compare.plots import plot_arms
-from verl_trgrpo.compare.tables import Table, comparison_tables, shown_figures, words
-from verl_trgrpo.runs.records import StudyRecord
+from verl_trgrpo.compare.tables import Table, shown_figures, words
 from verl_trgrpo.runs.run_directory import run_settings
 
 _TEMPLATE = Path(__file__).with_name("page.html.jinja")
@@ -37,112 +32,45 @@ logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True)
-class ReportOptions(Options):
+class ReportOptions(CompareOptions):
     """Runs to report, and the page to write.
 
     Args:
-        runs: directories with veRL's logs, files of its file logger, or directories with such runs below.
         out: HTML file, replaced if it exists.
-        baseline: arm to compare with; that of the study, or grpo if there, or the first if left out.
-        metric: validation metric; mean accuracy over data sources if left out.
     """
 
-    runs: tyro.conf.Positional[tuple[str, ...]]
     out: Path = Path("report.html")
-    baseline: str | None = None
-    metric: str | None = None
 
     def problems(self) -> list[str]:
         """Return a message for each problem of runs and page."""
-        messages = [] if self.runs else ["no runs were given; name at least one directory"]
+        messages = super().problems()
         if self.out.is_dir():
             messages.append(f"--out {self.out}: is a directory; name a file, such as {self.out / 'report.html'}")
         return messages
 
 
-def build_report(options: ReportOptions) -> list[str]:
+def write_report(options: ReportOptions) -> list[str]:
     """Read the runs, write the page, and return notes on what limits the comparison.
 
     Raises:
         ValueError: the input is wrong, with all messages; nothing is written.
     """
-    runs = read_runs(options.runs)
-    labels = list(dict.fromkeys(run.label for run in runs))
-    # Of a study, the tests that were chosen beforehand, so that the page has the p-values of its table.
-    studies = [run.record.study for run in runs]
-    study = studies[0] if all(one == studies[0] for one in studies) else StudyRecord()
-    choices = (options.baseline, study.baseline, "grpo")
-    baseline = next((label for label in choices if label in labels), labels[0])
-    if baseline != study.baseline:
-        study = StudyRecord()
-    _check(options, runs, labels, baseline)
-    primary, margin = study.primary or "", study.margin
-
-    arms, upto = group_arms(runs, baseline), last_common_step(runs)
-    _, comparison = compare_runs(arms, baseline, options.metric, primary, margin, upto)
-    remarks = notes(arms, baseline, upto)
+    found = compare_finished(options)
+    plots = plot_arms(found.arms, options.metric, found.upto)
     page = render_page(
         _TEMPLATE,
-        upto=upto,
-        notes=remarks,
-        tables=comparison_tables(comparison, baseline, primary, margin),
-        figures={words(name): meaning for name, meaning in shown_figures(comparison).items()},
-        plots={name: base64.b64encode(png).decode() for name, png in plot_arms(arms, options.metric, upto).items()},
-        samples=_samples(arms),
-        run_tables=_run_tables(arms),
+        upto=found.upto,
+        notes=found.notes,
+        tables=found.tables,
+        figures={words(name): meaning for name, meaning in shown_figures(found.comparison).items()},
+        plots={name: base64.b64encode(png).decode() for name, png in plots.items()},
+        samples=_samples(found.arms),
+        run_tables=_run_tables(found.arms),
         version=__version__,
     )
     options.out.parent.mkdir(parents=True, exist_ok=True)
     write_text(options.out, page)
-    return remarks
-
-
-def _check(options: ReportOptions, runs: Sequence[Run], labels: Sequence[str], baseline: str) -> None:
-    names = {name for run in runs for step in run.steps for name in step.metrics}
-    messages = []
-    if options.baseline not in (None, baseline):
-        messages.append(f"--baseline {options.baseline}: not an arm; they are {', '.join(labels)}")
-    if options.metric is not None and options.metric not in names:
-        known = sorted(name for name in names if name.startswith("val-"))
-        messages.append(f"--metric {options.metric}: no run logged it; they have {', '.join(known) or 'no validation'}")
-    raise_invalid(messages)
-
-
-def notes(arms: Mapping[str, Sequence[Run]], baseline: str, upto: int) -> list[str]:
-    """Return a sentence for each limitation of the comparison."""
-    from verl_trgrpo.runs.health import judge  # and numpy, which the help does not need
-
-    runs = [run for own in arms.values() for run in own]
-    seeds = {run.seed for run in runs if run.label == baseline} - {None}
-    facts = {
-        f"The comparison uses steps up to {upto}, the curves all. Longer runs": [
-            f"{run.name} to {run.last_step}" for run in runs if run.last_step > upto
-        ],
-        f"Not in the comparison, because they end before step {upto}": [
-            f"{run.name} at {run.last_step}" for run in runs if run.last_step < upto
-        ],
-        "Not finished": [run.name for run in runs if run.record.finished is False],
-        f"Not paired, because {baseline} has no run with that seed": [
-            run.name for run in runs if run.label != baseline and run.seed not in seeds
-        ],
-        "Sick (verl-trgrpo health)": [
-            f"{run.name}, {found.signal.name} from step {found.first}"
-            for run in runs
-            for found in judge(run.steps)
-            if found.sick
-        ],
-        "Not a number, and left out": [text for run in runs for text in _not_finite(run)],
-    }
-    return [f"{what}: {', '.join(names)}." for what, names in facts.items() if names]
-
-
-def _not_finite(run: Run) -> list[str]:
-    first: dict[str, int] = {}
-    for step in run.steps:
-        for metric, value in step.metrics.items():
-            if not math.isfinite(value):
-                first.setdefault(metric, step.number)
-    return [f"{metric} of {run.name} from step {number}" for metric, number in sorted(first.items())]
+    return found.notes
 
 
 def _run_tables(arms: Mapping[str, Sequence[Run]]) -> list[Table]:
@@ -218,8 +146,8 @@ class DumpedLine(Schema):
     input: str
     output: str
     gts: Any = None
-    score: Number = None
-    acc: Number = None
+    score: OptionalNumber = None
+    acc: OptionalNumber = None
 
 
 class ResponsePair(NamedTuple):

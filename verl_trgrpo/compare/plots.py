@@ -13,9 +13,9 @@ from verl_trgrpo.common.files import write_bytes
 from verl_trgrpo.common.text import as_label, count_of
 from verl_trgrpo.compare.arms import Run
 from verl_trgrpo.runs.metrics import (
-    CUT_OFF,
+    CUT_OFF_SHARE,
     GRAD_NORM,
-    REWARD,
+    MEAN_REWARD,
     UNWEIGHTED_SHARE,
     WEIGHT,
     WEIGHT_STD,
@@ -36,10 +36,10 @@ DASHES = ("-", (0, (5, 1.5)), (0, (3, 1, 1, 1)), (0, (1, 1)), (0, (7, 2, 1, 2)))
 
 # Plots of arms beside validation accuracy: metric, title, y axis.
 _PLOTS = (
-    (REWARD, "training reward", "mean score of a response"),
+    (MEAN_REWARD, "training reward", "mean score of a response"),
     (GRAD_NORM, "gradient norm before clipping", "norm"),
     (ENTROPY, "entropy of the sampled tokens", "nats"),
-    (CUT_OFF, "responses cut off at the length limit", "share of responses"),
+    (CUT_OFF_SHARE, "responses cut off at the length limit", "share of responses"),
     (WEIGHT_STD, "standard deviation of token weights", "weight before normalisation"),
     (WEIGHTED_SHARE, "gradient of tokens with p < 0.25", "share of |A| w (1 - p)"),
 )
@@ -107,7 +107,7 @@ def plot_run(steps: Sequence[Step], path: Path, title: str, weight_range: tuple[
     """
     panels: list[tuple[str, dict[str, str | None]]] = [
         ("validation accuracy", {"": None}),
-        ("training reward", {"": REWARD}),
+        ("training reward", {"": MEAN_REWARD}),
         ("gradient norm before clipping", {"": GRAD_NORM}),
         ("entropy of the sampled tokens", {"": ENTROPY}),
     ]

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from verl_trgrpo.common.text import markdown_table
+from verl_trgrpo.common.text import as_markdown, markdown_table
 from verl_trgrpo.compare.comparison import FIGURES, OUTCOME, TESTED, Comparison, Difference, PValue
 from verl_trgrpo.compare.statistics import Estimate
 
@@ -96,6 +96,14 @@ def words(name: str) -> str:
     return name.replace("_", " ")
 
 
-def as_markdown(tables: Sequence[Table]) -> str:
-    """Return tables in Markdown, each below its caption."""
-    return "\n\n".join(f"{table.about}\n\n{markdown_table(table.rows, table.head)}" for table in tables)
+def figure_list(found: Comparison) -> str:
+    """Return a list of the figures that any arm has, with their meanings, in Markdown."""
+    return "\n".join(f"- {words(name)}: {about}" for name, about in shown_figures(found).items())
+
+
+def markdown_tables(tables: Sequence[Table]) -> str:
+    """Return tables in Markdown, each below its caption; names of arms may be anybody's."""
+    return "\n\n".join(
+        f"{as_markdown(table.about, 500)}\n\n{markdown_table([[as_markdown(arm), *row] for arm, *row in table.rows], table.head)}"
+        for table in tables
+    )

@@ -147,7 +147,7 @@ def _vocabulary(model: Mapping[str, Any]) -> dict[str, Any]:
     return {"highest": max(tokenizer.get_vocab().values(), default=-1), "has_template": bool(tokenizer.chat_template)}
 
 
-def pieces(tokenizer: Any, ids: Sequence[int]) -> list[str]:
+def token_pieces(tokenizer: Any, ids: Sequence[int]) -> list[str]:
     """Return the string that each token adds to those before; a character of several tokens comes with its last one."""
     texts, done = [], 0
     for end in range(1, len(ids) + 1):
@@ -173,7 +173,7 @@ QUESTIONS: dict[str, Callable[..., Any]] = {
     "tokens": partial(_rendered, list),
     "lengths": partial(_rendered, len),
     "call": _call,
-    "pieces": lambda model, token_ids: pieces(_renderer(model).tokenizer, token_ids),
+    "pieces": lambda model, token_ids: token_pieces(_renderer(model).tokenizer, token_ids),
     "end token": lambda model: _renderer(model).tokenizer.eos_token_id,
     "context": lambda model: getattr(_config(model), "max_position_embeddings", None),
     "linear modules": _linear_modules,

@@ -112,7 +112,7 @@ def build_row(
 # Reading
 
 
-class UnreadableError(ValueError):
+class UnreadableFileError(ValueError):
     """The file is not a Parquet file, or it is damaged."""
 
 
@@ -129,7 +129,7 @@ class Row:
 
 
 def read_schema(path: Path) -> tuple[pa.Schema, int]:
-    """Return the Arrow schema of a Parquet file and its number of rows, or raise an UnreadableError."""
+    """Return the Arrow schema of a Parquet file and its number of rows, or raise an UnreadableFileError."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -137,30 +137,32 @@ def read_schema(path: Path) -> tuple[pa.Schema, int]:
         with open_foreign(real_path(path)) as opened, pq.ParquetFile(opened) as file:
             return file.schema_arrow, file.metadata.num_rows
     except FileNotFoundError as error:
-        raise UnreadableError(f"{path} does not exist; check the path") from error
+        raise UnreadableFileError(f"{path} does not exist; check the path") from error
     except (pa.ArrowException, OSError) as error:
         check_fetched(path)
-        raise UnreadableError(f"{path} is not a readable Parquet file ({first_line(error)}); check the path") from error
+        raise UnreadableFileError(
+            f"{path} is not a readable Parquet file ({first_line(error)}); check the path"
+        ) from error
 
 
 def check_fetched(path: Path) -> None:
-    """Raise an UnreadableError if a file is the pointer that Git leaves in place of a large file."""
+    """Raise an UnreadableFileError if a file is the pointer that Git leaves in place of a large file."""
     with open_foreign(real_path(path)) as file:
         if file.read(32).startswith(b"version https://git-lfs"):
-            raise UnreadableError(f"{path} is a pointer of Git LFS, not the file; get it with `git lfs pull`")
+            raise UnreadableFileError(f"{path} is a pointer of Git LFS, not the file; get it with `git lfs pull`")
 
 
 @contextmanager
 def naming_damage(path: Path) -> Iterator[None]:
-    """Raise an UnreadableError with the name of the file for what reading or converting its rows raises."""
+    """Raise an UnreadableFileError with the name of the file for what reading or converting its rows raises."""
     import pyarrow as pa
 
     try:
         yield
-    except UnreadableError:
+    except UnreadableFileError:
         raise
     except (pa.ArrowException, OSError, ValueError, OverflowError) as error:
-        raise UnreadableError(f"{path} is damaged ({first_line(error)}); get it again") from error
+        raise UnreadableFileError(f"{path} is damaged ({first_line(error)}); get it again") from error
 
 
 def ground_truth_of(row: RawRow) -> Any:

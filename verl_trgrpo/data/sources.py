@@ -29,7 +29,7 @@ _TEST_SET = re.compile(
 # A reason for dropping rows, in the manifest.
 NOT_DRAWN = "not drawn for the limit"
 
-Item = TypeVar("Item")
+_Item = TypeVar("_Item")
 
 logger = logging.getLogger(__name__)
 
@@ -109,7 +109,7 @@ def load_hub(
     return (Record(row, where, number) for number, row in enumerate(rows, start=1))
 
 
-def parse_records(records: Iterable[Record], parse: Callable[[Record], Item]) -> Iterator[Item]:
+def parse_records(records: Iterable[Record], parse: Callable[[Record], _Item]) -> Iterator[_Item]:
     """Yield ``parse(record)`` for each record; a ValueError from `parse` is raised again with the row's number."""
     for record in records:
         try:
@@ -119,7 +119,7 @@ def parse_records(records: Iterable[Record], parse: Callable[[Record], Item]) ->
         yield item
 
 
-def draw(items: Sequence[Item], count: int | None, seed: str) -> list[Item]:
+def draw(items: Sequence[_Item], count: int | None, seed: str) -> list[_Item]:
     """Return `count` of the items, drawn with `seed`, in their order; all if `count` is None or not smaller."""
     if count is None or count >= len(items):
         return list(items)

@@ -18,7 +18,7 @@ from verl_trgrpo.data.rows import (
     RESERVED_KEYS,
     SINGLE_TURN,
     Row,
-    UnreadableError,
+    UnreadableFileError,
     check_fetched,
     check_rows,
     extra_info_of,
@@ -75,7 +75,7 @@ class DataFile:
     content: pa.Table | None = None
 
     def tables(self, columns: Iterable[str]) -> Iterator[pa.Table]:
-        """Yield the rows in parts with those of the columns that it has. Raises an UnreadableError if the file is damaged."""
+        """Yield the rows in parts with those of the columns that it has. Raises an UnreadableFileError if the file is damaged."""
         import pyarrow as pa
         import pyarrow.parquet as pq
 
@@ -119,7 +119,7 @@ def read_rows(
     """Yield the rows of a Parquet, JSON or JSON Lines file as `DataFile.read` does; columns None for all. Nothing is checked.
 
     Raises:
-        UnreadableError: the file does not exist, is of another kind, or is damaged.
+        UnreadableFileError: the file does not exist, is of another kind, or is damaged.
     """
     file = open_as_verl(path) if _KINDS.get(path.suffix) == "json" else DataFile(path, *read_schema(path))
     yield from file.read(file.schema.names if columns is None else columns, prompt_key)
@@ -156,13 +156,15 @@ def open_as_verl(path: Path) -> DataFile:
     """Open a Parquet, JSON or JSON Lines file as veRL does.
 
     Raises:
-        UnreadableError: veRL would not open it, or would open other files.
+        UnreadableFileError: veRL would not open it, or would open other files.
     """
     kind = next((kind for ending, kind in _KINDS.items() if str(path).endswith(ending)), None)
     if kind is None:
-        raise UnreadableError(f"{path} does not end in {', '.join(_KINDS)}, which veRL requires; convert or rename it")
+        raise UnreadableFileError(
+            f"{path} does not end in {', '.join(_KINDS)}, which veRL requires; convert or rename it"
+        )
     if not path.is_file():
-        raise UnreadableError(f"{path} does not exist; check the path")
+        raise UnreadableFileError(f"{path} does not exist; check the path")
     import datasets  # takes a second
 
     _check_pattern(path)
@@ -172,7 +174,7 @@ def open_as_verl(path: Path) -> DataFile:
     try:
         features = datasets.Features.from_arrow_schema(schema)
     except Exception as error:  # a feature that this version of datasets does not know, or an unusual type
-        raise UnreadableError(
+        raise UnreadableFileError(
             f"{path} cannot be opened with datasets {datasets.__version__}, as veRL does ({first_line(error)}); write it again "
             "without the metadata of Hugging Face, or install the version that wrote it"
         ) from error
@@ -189,7 +191,7 @@ def _check_pattern(path: Path) -> None:
         found = []
     if len(found) != 1 or not Path(found[0]).exists() or not path.samefile(found[0]):
         names = ", ".join(Path(name).name for name in found[:3]) or "no file"
-        raise UnreadableError(
+        raise UnreadableFileError(
             f"veRL reads the name {path} as a pattern, and would open {names}; rename the file without []*?"
         )
 
@@ -205,14 +207,14 @@ def _open_json(path: Path) -> DataFile:
         parts = list(rows.iter(_ROWS_AT_ONCE))
         content = pa.concat_tables(parts) if parts else pa.table({})
     except Exception as error:  # the reader raises many types
-        raise UnreadableError(
+        raise UnreadableFileError(
             f"{path} is not a JSON file that veRL reads ({first_line(error)}); check its lines"
         ) from error
     return DataFile(path, content.schema, content.num_rows, content)
 
 
 def check_json_depth(path: Path) -> None:
-    """Raise an UnreadableError for a JSON file that is nested so deeply that its reader would end the process."""
+    """Raise an UnreadableFileError for a JSON file that is nested so deeply that its reader would end the process."""
     with open_foreign(real_path(path), JSON_LIMIT) as file:
         depth = 0
         for number, line in enumerate(lines_of(file, path, JSON_LIMIT), start=1):
@@ -223,7 +225,7 @@ def check_json_depth(path: Path) -> None:
             for bracket in _JSON_STRING.sub(b"", line).translate(None, _NO_BRACKETS):
                 depth += 1 if bracket in b"[{" else -1
                 if depth > _MAX_DEPTH:
-                    raise UnreadableError(
+                    raise UnreadableFileError(
                         f"{path}, line {number}: values are nested more than {_MAX_DEPTH} deep; correct or remove it"
                     )
 

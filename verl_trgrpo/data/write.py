@@ -231,7 +231,7 @@ def _write_file(path: Path, rows: Iterable[Mapping[str, Any]], schema: pa.Schema
     return {"rows": len(rows), "sha256": file_sha256(path)}
 
 
-def build_report(out: Path, manifest: Mapping[str, Any] | None) -> str:
+def manifest_text(out: Path, manifest: Mapping[str, Any] | None) -> str:
     """Return what a builder read, dropped and wrote, as lines for a terminal; `manifest` is None if it wrote nothing."""
     if manifest is None:
         return f"{out} already has this data set, built with the same arguments; --force builds it again\n"

@@ -24,7 +24,6 @@ MAX_RESPONSE_TOKENS = 176
 # The quickstart's puzzles by number of people. With two people there are too few to learn from and be tested on.
 TRAIN = {3: 1024}
 TEST = {3: 256}
-FILES = ("train.parquet", "test.parquet")
 
 
 @dataclass(frozen=True)

@@ -40,7 +40,7 @@ class Verdict:
     failed_searches: int = 0
 
 
-Item = tuple[Row, Response, Verdict]
+ScoredResponse = tuple[Row, Response, Verdict]
 
 
 def score_responses(
@@ -48,14 +48,14 @@ def score_responses(
     responses: Sequence[Response],
     progress: Progress = no_progress,
     default_reward: DefaultReward | None = None,
-) -> list[Item]:
+) -> list[ScoredResponse]:
     """Return each response to the rows of one file with its row and the verdict on it, in order."""
     by_position = {row.position: row for row in rows}
     shown = progress(responses, len(responses), "scores")
     return [_score(by_position[response.row], response, default_reward) for response in shown]
 
 
-def _score(row: Row, response: Response, default_reward: DefaultReward | None) -> Item:
+def _score(row: Row, response: Response, default_reward: DefaultReward | None) -> ScoredResponse:
     try:
         given = response.reward_input(row)
         score = compute_score(row.data_source, response.text, row.ground_truth, given, default_reward=default_reward)
@@ -103,7 +103,7 @@ class Summary:
     mean_of_sources_pass_at_k: Estimate | None
 
 
-def summarize(items: Sequence[Item], k: int, seed: int) -> Summary:
+def summarize(items: Sequence[ScoredResponse], k: int, seed: int) -> Summary:
     """Compute the figures of an evaluation with `k` samples per row; `seed` is that of the intervals.
 
     Rows with the same data source and messages are one prompt: some test files repeat each problem.
@@ -154,7 +154,7 @@ def share(*groups: Sequence[float], seed: int) -> Estimate | None:
     return found if min(map(len, groups)) >= FEWEST_FOR_BOOTSTRAP else Estimate(found.mean)
 
 
-def render(summary: Summary) -> str:
+def summary_text(summary: Summary) -> str:
     """Return the table with its notes, ending with a line break."""
     rows, notes = [], []
     for name, source in summary.sources.items():

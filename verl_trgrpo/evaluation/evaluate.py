@@ -47,7 +47,7 @@ def evaluate(options: EvalOptions, progress: Progress = no_progress) -> tuple[st
         OSError: the model cannot be found, or the directory cannot be written.
         RuntimeError: the merger or vLLM fails.
     """
-    from verl_trgrpo.evaluation.accuracy import Item, render, score_responses, summarize
+    from verl_trgrpo.evaluation.accuracy import ScoredResponse, score_responses, summarize, summary_text
     from verl_trgrpo.evaluation.generation import Job, make_responses
     from verl_trgrpo.evaluation.response_store import open_store
 
@@ -70,14 +70,14 @@ def evaluate(options: EvalOptions, progress: Progress = no_progress) -> tuple[st
         ]
         if jobs:
             asyncio.run(make_responses(options, merged_model(model, options.directory), jobs, store, progress))
-        items: list[Item] = []
+        items: list[ScoredResponse] = []
         for file, file_rows in enumerate(rows):
             scored = score_responses(file_rows, store.read(file), progress, options.reward)
             lines = [{"row": found.row, "sample": found.sample, **vars(verdict)} for _, found, verdict in scored]
             write_text(store.path(file, ".verdicts.jsonl"), "".join(json.dumps(line) + "\n" for line in lines))
             items += scored
         summary = summarize(items, options.sampling.k, options.seed)
-        table = render(summary)
+        table = summary_text(summary)
         write_text(options.directory / TABLE, table)
         report = {"options": asdict(options) | asdict(options.sampling), **asdict(summary)}
         write_json(options.directory / REPORT, report, default=str)

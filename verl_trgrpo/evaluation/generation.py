@@ -194,10 +194,9 @@ def _start_engine(model: str, context: int | None, step_tokens: int, options: Ev
     must take `step_tokens`.
     """
     from verl_trgrpo.runs.environment import accelerator_found
-    from verl_trgrpo.verl_plugin.cpu import ENVIRONMENT as CPU_ENVIRONMENT
+    from verl_trgrpo.verl_plugin.cpu import CPU_ENVIRONMENT
     from verl_trgrpo.verl_plugin.cpu.vllm import provide_vllm_distribution
-    from verl_trgrpo.verl_plugin.loopback import ENVIRONMENT as LOOPBACK
-    from verl_trgrpo.verl_plugin.loopback import with_defaults
+    from verl_trgrpo.verl_plugin.loopback import LOOPBACK_ENVIRONMENT, with_defaults
 
     settings: dict[str, Any] = {"tensor_parallel_size": options.tensor_parallel, "seed": options.seed}
     if context is not None:
@@ -205,7 +204,7 @@ def _start_engine(model: str, context: int | None, step_tokens: int, options: Ev
     # vLLM reads its environment when it is imported.
     on_cpu = not accelerator_found()
     quiet = {"VLLM_LOGGING_LEVEL": "WARNING"}
-    os.environ.update(with_defaults(os.environ, quiet, LOOPBACK, CPU_ENVIRONMENT if on_cpu else {}))
+    os.environ.update(with_defaults(os.environ, quiet, LOOPBACK_ENVIRONMENT, CPU_ENVIRONMENT if on_cpu else {}))
     if on_cpu:
         provide_vllm_distribution()
         # bfloat16 is emulated on most processors, and graphs do not exist there.

@@ -101,7 +101,7 @@ def _scored(row: Row, response: Response, reward: Callable[..., Any]) -> Scored:
     return Scored(row, response, float(info["score"]), info)
 
 
-def render(found: Sequence[Scored]) -> str:
+def preview_text(found: Sequence[Scored]) -> str:
     """Return the ends of the responses with their rewards, and a summary for the run; those to one prompt are adjacent."""
     lines, position = [], None
     for item in found:

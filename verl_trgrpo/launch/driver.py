@@ -22,11 +22,11 @@ from typing import IO, TYPE_CHECKING
 
 from verl_trgrpo.launch.process import TRAINER, start_trainer
 from verl_trgrpo.runs.environment import METRICS_VARIABLE
-from verl_trgrpo.verl_plugin.cpu import ENVIRONMENT as CPU_ENVIRONMENT
-from verl_trgrpo.verl_plugin.loopback import ENVIRONMENT as LOOPBACK
+from verl_trgrpo.verl_plugin.cpu import CPU_ENVIRONMENT
+from verl_trgrpo.verl_plugin.loopback import LOOPBACK_ENVIRONMENT
 
 if TYPE_CHECKING:  # the process starts before the launcher imports Hydra and pyarrow
-    from verl_trgrpo.checks.check import Report
+    from verl_trgrpo.checks.check import CheckReport
     from verl_trgrpo.runs.compose import ComposedRun
 
 # Variables that Ray and veRL read when a training starts. A check that asks a cluster must not have the token of another.
@@ -52,7 +52,7 @@ class Driver:
                 command, env=environment, stdin=subprocess.DEVNULL, start_new_session=True, pass_fds=[other.fileno()]
             )
 
-    def check(self, run: ComposedRun) -> Report:
+    def check(self, run: ComposedRun) -> CheckReport:
         """Return what :func:`verl_trgrpo.checks.check.check` returns for a run that this machine trains.
 
         Raises:
@@ -62,7 +62,7 @@ class Driver:
         _ = run.defaults  # composed here while the process imports veRL; they travel with the run
         with contextlib.suppress(EOFError, ConnectionError):
             self._channel.send(run)
-            report: Report = self._channel.recv()
+            report: CheckReport = self._channel.recv()
             return report
         raise RuntimeError(f"the check of the configuration ended with exit code {self._process.wait()}")
 
@@ -75,7 +75,7 @@ class Driver:
         variables this process has those that it started with, the file of the metrics, and those of `private_ray`.
         """
         process = self._process
-        early = CPU_ENVIRONMENT | LOOPBACK
+        early = CPU_ENVIRONMENT | LOOPBACK_ENVIRONMENT
         if process is None or any(environment.get(name) != self._environment.get(name) for name in early):
             self._end()
             return start_trainer(arguments, environment, log, inherit)

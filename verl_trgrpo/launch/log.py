@@ -94,7 +94,7 @@ class Said(NamedTuple):
     text: str
 
 
-def parse(line: str) -> Said:
+def parse_line(line: str) -> Said:
     """Split a line of the log into what Ray has put in front and what was said."""
     match = _LINE.match(line)
     if match is None:
@@ -172,7 +172,7 @@ class LogWatch:
             return
         before = self._lines.size
         for line in self._lines.read():
-            said = parse(line)
+            said = parse_line(line)
             for event, match in events_in(said):
                 self._note(event, match, said)
         if self._lines.size > before:
@@ -225,9 +225,9 @@ def failure(log_file: Path) -> str:
     names: dict[int, str] = {}
     died: dict[int, None] = {}
     for raw in _Lines(log_file).read(last=True):
-        said = parse(raw)
+        said = parse_line(raw)
         line = _COLOR.sub("", said.text)
-        if (inner := parse(line)).pid is not None:  # of a process that an actor has started
+        if (inner := parse_line(line)).pid is not None:  # of a process that an actor has started
             line = inner.text
         ending.append(line)
         if said.pid is not None and len(names) < _MOST_NAMES:

@@ -10,17 +10,17 @@ from tqdm import tqdm
 
 from verl_trgrpo.common.text import escape_controls, show
 from verl_trgrpo.runs.health import judge
-from verl_trgrpo.runs.metrics import CUT_OFF, EQUAL_GROUPS, GRAD_NORM, NO_ANSWER, REWARD, WEIGHT, Step
+from verl_trgrpo.runs.metrics import CUT_OFF_SHARE, EQUAL_GROUPS, GRAD_NORM, MEAN_REWARD, NO_ANSWER, WEIGHT, Step
 
 # Shown beside the bar, as many as fit: label, metric (None: validation accuracy), format.
 _FIGURES = (
-    ("reward", REWARD, "{:.2f}"),
+    ("reward", MEAN_REWARD, "{:.2f}"),
     ("val acc", None, "{:.3f}"),
     ("weight", WEIGHT, "{:.3f}"),
     ("grad norm", GRAD_NORM, "{:.3g}"),
     ("equal groups", EQUAL_GROUPS, "{:.0%}"),
     ("no answer", NO_ANSWER, "{:.0%}"),
-    ("cut off", CUT_OFF, "{:.0%}"),
+    ("cut off", CUT_OFF_SHARE, "{:.0%}"),
 )
 # A step is late after this many times the longest so far, and never before this many seconds; so is the first one.
 _LATE, _NEVER_LATE = 5.0, 1800.0

@@ -48,7 +48,7 @@ from verl_trgrpo.runs.run_directory import (
     DATA_FILES,
     FIRST_PROMPT,
     LAST_STEP,
-    SIGNALS,
+    STANDING_SIGNALS,
     TRAINED,
     check_same_run,
     data_fingerprints,
@@ -130,7 +130,7 @@ def launch(
         total_steps: its largest possible number of steps; None if unknown.
         stream: receives notes and the progress bar.
         start: see :class:`~verl_trgrpo.launch.process.TrainingProcess`.
-        first_prompt: see :class:`~verl_trgrpo.checks.check.Report`; for ``run.json``.
+        first_prompt: see :class:`~verl_trgrpo.checks.check.CheckReport`; for ``run.json``.
     """
     log_file = None
     if _is_left(run, total_steps):
@@ -247,7 +247,9 @@ def _record_last_step(run_dir: Path, log: MetricsLog, first_step: int) -> int | 
             {"signal": each.signal.name, "first": each.first, "last": each.last, "stands": each.stands}
             for each in judge(steps)
         ]
-        write_record(run_dir, read_record(run_dir, needed=False).content() | {LAST_STEP: last_step, SIGNALS: signals})
+        write_record(
+            run_dir, read_record(run_dir, needed=False).content() | {LAST_STEP: last_step, STANDING_SIGNALS: signals}
+        )
     except (ValueError, OSError):  # a damaged line, a full disk: the training's own error matters more
         return None
     return last_step
@@ -274,7 +276,7 @@ def _prepare(run: ComposedRun, attempt: int, stream: TextIO, first_prompt: dict[
     starts_over = latest_checkpoint(run_dir) is None
     earlier = read_record(run_dir, needed=False).content()
     if "arm" in earlier:  # a study keeps its own record
-        record = {key: value for key, value in earlier.items() if key not in (TRAINED, LAST_STEP, SIGNALS)}
+        record = {key: value for key, value in earlier.items() if key not in (TRAINED, LAST_STEP, STANDING_SIGNALS)}
     else:
         command = ["verl.trainer.main_ppo", *run.arguments]
         record = {"trainer": "verl", "algorithm": run.choices.get("algorithm"), "command": command}

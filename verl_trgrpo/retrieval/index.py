@@ -28,8 +28,8 @@ from verl_trgrpo.common.typed import Schema, Text, Whole, read_typed
 # Increased when the schema or the analysis changes, so that old indexes cannot be searched with new code.
 FORMAT = 1
 
-MANIFEST = "manifest.json"
-FILES = "index"
+_MANIFEST = "manifest.json"
+_FILES = "index"
 _ANALYZER = "english"
 
 # Memory of tantivy's writer; with less, more segments are written and merged.
@@ -83,10 +83,10 @@ class Index:
         """
         manifest = check_complete(directory)
         # Open files, not paths: the index may be replaced by another one, and this one remains what it is.
-        self._opened = {path: open_foreign(path) for path in (directory / FILES / name for name in manifest.files)}
+        self._opened = {path: open_foreign(path) for path in (directory / _FILES / name for name in manifest.files)}
         self._noted = {path: _state(file) for path, file in self._opened.items()}
         try:
-            self._schema, self._searcher = _open(directory / FILES, manifest.files)
+            self._schema, self._searcher = _open(directory / _FILES, manifest.files)
         except ValueError as error:
             raise ValueError(f"{directory} cannot be opened ({error}); build the index again") from error
         self.documents: int = self._searcher.num_docs
@@ -184,14 +184,14 @@ def read_manifest(directory: Path) -> IndexManifest | None:
 
 
 def _manifest(directory: Path) -> IndexManifest | None:
-    manifest = read_typed(directory / MANIFEST, IndexManifest, mark="format")
+    manifest = read_typed(directory / _MANIFEST, IndexManifest, mark="format")
     return manifest if manifest.format is not None and manifest.files else None
 
 
 def _owned(directory: Path) -> tuple[str, ...]:
     """Return the entries of an index in a directory."""
     with contextlib.suppress(ForeignFileError):
-        return (FILES, MANIFEST) if _manifest(directory) else ()
+        return (_FILES, _MANIFEST) if _manifest(directory) else ()
     return ()
 
 
@@ -209,9 +209,9 @@ def check_complete(directory: Path) -> IndexManifest:
             f"{directory} has format {shorten(manifest.format, 20)}, this version reads {FORMAT}; build it again"
         )
     for name, size in manifest.files.items():
-        path = directory / FILES / name
+        path = directory / _FILES / name
         if Path(name).name != name:  # links of that name would lie elsewhere, see `_open`
-            raise ValueError(f"{directory / MANIFEST} names {name!r}, which is no file of an index; build it again")
+            raise ValueError(f"{directory / _MANIFEST} names {name!r}, which is no file of an index; build it again")
         if not is_entry(path) or path.stat().st_size != size:
             raise ValueError(f"{path} is missing or not {size} bytes long; the index is damaged, build it again")
     return manifest
@@ -268,16 +268,16 @@ def build_index(options: IndexOptions, progress: Progress = no_progress) -> dict
     """
     status = options.corpus.stat()
     with staged_directory(options.out, _owned) as stage:
-        documents = _write(stage / FILES, options, progress)
+        documents = _write(stage / _FILES, options, progress)
         manifest = {
             "format": FORMAT,
             "package_version": __version__,
             "library_versions": {"tantivy": version("tantivy")},
             "corpus": {"name": options.corpus.name, "bytes": status.st_size, "modified_ns": status.st_mtime_ns},
             "documents": documents,
-            "files": {path.name: path.stat().st_size for path in sorted((stage / FILES).iterdir())},
+            "files": {path.name: path.stat().st_size for path in sorted((stage / _FILES).iterdir())},
         }
-        write_json(stage / MANIFEST, manifest)
+        write_json(stage / _MANIFEST, manifest)
     return manifest
 
 

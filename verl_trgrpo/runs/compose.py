@@ -18,7 +18,7 @@ from verl_trgrpo.common.findings import InvalidInputError, raise_invalid
 from verl_trgrpo.common.foreign import read_foreign, real_path
 from verl_trgrpo.common.secrets import password_problems, word_problems
 from verl_trgrpo.config import CONFIG_DIRECTORIES, OWN_CONFIGS
-from verl_trgrpo.runs.hydra_messages import UNKNOWN_KEY, one_line, unknown_key
+from verl_trgrpo.runs.hydra_messages import UNKNOWN_KEY, hydra_message, unknown_key
 from verl_trgrpo.runs.keys import OLD_SECTIONS
 
 DEFAULT_CONFIG = "trgrpo_trainer"
@@ -317,7 +317,7 @@ def _hydra_compose(folder: Path, name: str, overrides: list[str]) -> DictConfig:
             if messages := _unknown_keys(folder, name, overrides) if UNKNOWN_KEY.search(str(error)) else []:
                 raise InvalidInputError(messages) from error
             reason = " ".join(str(error).split())
-            message = one_line(str(error), configurations) or f"{name}: cannot be composed ({reason})"
+            message = hydra_message(str(error), configurations) or f"{name}: cannot be composed ({reason})"
         raise InvalidInputError([message]) from error
 
 

@@ -15,9 +15,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from verl_trgrpo.verl_plugin.cpu import ENVIRONMENT as CPU_ENVIRONMENT
-from verl_trgrpo.verl_plugin.loopback import ENVIRONMENT as LOOPBACK
-from verl_trgrpo.verl_plugin.loopback import with_defaults
+from verl_trgrpo.verl_plugin.cpu import CPU_ENVIRONMENT
+from verl_trgrpo.verl_plugin.loopback import LOOPBACK_ENVIRONMENT, with_defaults
 
 # Receives the path of the metrics from veRL's ``file`` logger.
 METRICS_VARIABLE = "VERL_FILE_LOGGER_PATH"
@@ -100,7 +99,9 @@ def training_environment(
     environment["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(places))
     if not environment.get("RAY_AUTH_MODE"):  # Ray takes an empty one for "disabled"
         environment.pop("RAY_AUTH_MODE", None)
-    return with_defaults(environment, _DEFAULTS, CPU_ENVIRONMENT if on_cpu else {}, LOOPBACK if loopback else {})
+    return with_defaults(
+        environment, _DEFAULTS, CPU_ENVIRONMENT if on_cpu else {}, LOOPBACK_ENVIRONMENT if loopback else {}
+    )
 
 
 def provenance(directory: Path) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from verl_trgrpo.runs.history import REWARDS, TIMES, VALIDATION, Flags, History, Values, levels, noise_of, sums
-from verl_trgrpo.runs.metrics import REWARD, Step
+from verl_trgrpo.runs.metrics import MEAN_REWARD, Step
 
 _LOST, _LOST_STEPS = 0.1, 3  # what came and went counts if it took this share of the steps, and this many
 _SURE, _SURE_ALONE, _SURE_TWO = 4.0, 8.0, 10.0  # standard deviations by which a level, a value alone, and two are worse
@@ -57,7 +57,7 @@ class Signal:
 
 
 @dataclass(frozen=True)
-class Finding:
+class Observation:
     """A signal that stood in a run, from step `first` to `last` of a metric, of which `facts` say level, start and count.
 
     `cause` says what came before that explains it. The signal `stands` at the last step that logs the metric; `lost` is one that
@@ -79,14 +79,14 @@ class Finding:
         """Return an order of the findings of a signal, the largest of which is reported; a part of a step's time says more."""
         return self.stands, self.lost, "step" not in self.metric, -self.first
 
-    def repeats(self, other: Finding) -> bool:
+    def repeats(self, other: Observation) -> bool:
         """Return whether the other one shows the same fault: from the same step in the same numbers, or in one validation."""
-        source, its = (re.sub(_REWARD, REWARD, re.sub(_SOURCE, r"\1", each.metric)) for each in (self, other))
+        source, its = (re.sub(_REWARD, MEAN_REWARD, re.sub(_SOURCE, r"\1", each.metric)) for each in (self, other))
         at_once = self.first <= other.last + 1 if self.metric.startswith("val-") else self.first <= other.first + 1
-        return source == its and at_once and self.sick <= other.sick
+        return source == its and at_once and self.is_sick <= other.is_sick
 
     @property
-    def sick(self) -> bool:
+    def is_sick(self) -> bool:
         """Return whether somebody should look at it now."""
         return (self.stands or self.lost) and not self.signal.note
 
@@ -132,7 +132,7 @@ SIGNALS = (
            "end the run, or choose harder prompts", "bound", 0.0, True, excuses=("unsolved",), note=True),
     Signal("learning rate is 0", r"actor/lr", "updates change nothing", "set actor_rollout_ref.actor.optim.lr and its schedule",
            "bound", 0.0, True),
-    Signal("metric repeats itself", rf"{REWARD}|actor/(grad_norm|entropy)", "new samples hardly give exactly the same value",
+    Signal("metric repeats itself", rf"{MEAN_REWARD}|actor/(grad_norm|entropy)", "new samples hardly give exactly the same value",
            f"{_READ}; look whether rollouts and updates still run", "repeat", excuses=("solved",)),
     Signal("all groups are equal", r"critic/equal_groups_frac", "equal rewards have advantages of 0, so nothing is learned",
            f"{_READ}; if they are right, choose other prompts", "bound", 0.9, excuses=("solved",)),
@@ -177,9 +177,9 @@ SIGNALS = (
 )  # fmt: skip
 
 
-def judge(steps: Sequence[Step], signals: Sequence[Signal] = SIGNALS) -> list[Finding]:
+def judge(steps: Sequence[Step], signals: Sequence[Signal] = SIGNALS) -> list[Observation]:
     """Return the signals that stand or stood in a run so far, of which `steps` are in order; the first to begin is the first."""
-    history, most = History(steps), dict[str, Finding]()
+    history, most = History(steps), dict[str, Observation]()
     for signal in signals:
         for metric in history.metrics(signal.metrics, broken=signal.unit == "finite"):
             with np.errstate(all="ignore"):  # of values near the largest number
@@ -187,7 +187,7 @@ def judge(steps: Sequence[Step], signals: Sequence[Signal] = SIGNALS) -> list[Fi
             known = most.get(signal.name)
             if found and (not known or found.rank > known.rank):
                 most[signal.name] = found
-    faults: list[Finding] = []
+    faults: list[Observation] = []
     for found in sorted(most.values(), key=lambda found: found.first):
         if not any(found.repeats(other) for other in faults):
             faults.append(found)
@@ -204,7 +204,7 @@ def unjudged(steps: Sequence[Step]) -> list[str]:
     return [what for what, found in logged.items() if not found] + few
 
 
-def _find(signal: Signal, metric: str, history: History) -> Finding | None:
+def _find(signal: Signal, metric: str, history: History) -> Observation | None:
     """Return what one metric shows of a signal, or None."""
     numbers, values = history.column(metric)
     if signal.metrics == TIMES:
@@ -256,7 +256,7 @@ def _find(signal: Signal, metric: str, history: History) -> Finding | None:
     cause, sound, remedy = "", began - signal.back - (signal.back > 1) * history.staleness(), signal.remedy
     if signal.unit == "part":
         cause, sound, remedy = history.cause(left, began, sound, remedy)
-    return Finding(
+    return Observation(
         signal, metric, began, ended, f"{facts}, {sick.sum()} of {size} values", cause,
         bool(stands[-1] or (lost and sick[-1])), lost, history.fill(remedy, metric, sound),
     )  # fmt: skip

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
-from verl_trgrpo.runs.metrics import GRAD_NORM, REWARD, WEIGHT, Step
+from verl_trgrpo.runs.metrics import GRAD_NORM, MEAN_REWARD, WEIGHT, Step
 
 Values = np.ndarray[Any, np.dtype[Any]]
 Flags = np.ndarray[Any, np.dtype[np.bool_]]
@@ -174,7 +174,7 @@ class History:
 
     def improves(self, _: str, left: float, __: float, last: float) -> float:
         """Return 2 if the accuracy, or where none is logged the reward, has risen with it."""
-        logged = [metric for metric in (ACCURACY, _TRAINED) if len(self.column(metric)[0]) >= 3] or [REWARD]
+        logged = [metric for metric in (ACCURACY, _TRAINED) if len(self.column(metric)[0]) >= 3] or [MEAN_REWARD]
         return 1.0 + any(self._rise(metric, left, last) > 2 for metric in logged)
 
     def harder_prompts(self, _: str, left: float, first: float, last: float) -> float:
@@ -184,7 +184,7 @@ class History:
 
     def training_stalls(self, _: str, left: float, __: float, last: float) -> float:
         """Excuse it unless the training reward has risen meanwhile."""
-        return 1.0 if self._rise(REWARD, left, last) > 2 else math.inf
+        return 1.0 if self._rise(MEAN_REWARD, left, last) > 2 else math.inf
 
     def critic_learns(self, metric: str, _: float, __: float, last: float) -> float:
         """Excuse it where it rises since the start."""
@@ -192,11 +192,15 @@ class History:
 
     def solved(self, _: str, __: float, first: float, last: float) -> float:
         """Excuse it where nearly all rewards are the largest one, of the training and of the validation if there is one."""
-        least, rewards, high = self.worst_reward(REWARD), self._finite(REWARD), self._finite("critic/score/max")
+        least, rewards, high = (
+            self.worst_reward(MEAN_REWARD),
+            self._finite(MEAN_REWARD),
+            self._finite("critic/score/max"),
+        )
         size = (high.max() if len(high) else max(1.0, *rewards) if len(rewards) else math.nan) - least
         trained, validated = self._level(_TRAINED, first - 1, last), self._level(ACCURACY, -math.inf, last)
         if math.isnan(trained):
-            trained = (self._level(REWARD, first - 1, last) - least) / max(size, 1e-9)
+            trained = (self._level(MEAN_REWARD, first - 1, last) - least) / max(size, 1e-9)
         unsolved = max(validated, (validated - least) / max(size, 1e-9)) < 0.9  # of an accuracy, or a reward
         return math.inf if trained >= 0.9 and not unsolved else 1.0
 

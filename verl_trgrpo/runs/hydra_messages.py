@@ -28,13 +28,13 @@ _MESSAGES = {
     ),
     r"Error parsing override '(?P<word>[^']+)'\s+missing EQUAL": "{word}: is not an override; write {word}=...",
     r"Ambiguous value for argument '(?P<key>[^'=.]+)=(?P<values>[^']+)'": (
-        "{key}={values}: give one; verl-trgrpo compare trains several"
+        "{key}={values}: give one value, and start a run for each"
     ),
     r"Ambiguous value for argument '(?P<key>[^'=]+)=(?P<values>[^']+)'": (
-        "{key}={values}: give one value (verl-trgrpo compare trains several), or a list, {key}=[{values}]"
+        "{key}={values}: give one value, with a run for each, or a list, {key}=[{values}]"
     ),
     r"(?P<group>\S+) appears more than once in the final defaults list": (
-        "{group}: is chosen twice; give one option of each group, verl-trgrpo compare trains several"
+        "{group}: is chosen twice; give one option of each group, and start a run for each"
     ),
     r"^LexerNoViableAltException: (?P<word>\S*=~\S*)": "{word}: Hydra cannot read ~ there; write the whole path, or $HOME",
     r"^Multiple values for (?P<group>\S+)\. To override": (
@@ -51,7 +51,7 @@ _OWN_SHAPING = (
 _ALIASES = {"gpu": "accelerator", "cuda": "accelerator"}
 
 
-def one_line(message: str, configurations: Collection[str]) -> str:
+def hydra_message(message: str, configurations: Collection[str]) -> str:
     """Return Hydra's message as one line with a fix; "" for an unknown message.
 
     Args:

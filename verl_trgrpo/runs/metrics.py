@@ -13,10 +13,10 @@ from typing import Any
 from pydantic import field_validator
 
 from verl_trgrpo.common.foreign import open_foreign
-from verl_trgrpo.common.typed import Number, Schema, Text, Whole, typed_lines
+from verl_trgrpo.common.typed import OptionalNumber, Schema, Text, Whole, typed_lines
 
 # Names of the main metrics.
-REWARD = "critic/score/mean"
+MEAN_REWARD = "critic/score/mean"
 GRAD_NORM = "actor/grad_norm"
 WEIGHT = "actor/tr_weight_mean"
 WEIGHT_STD = "actor/tr_weight_std"
@@ -25,7 +25,7 @@ WEIGHTED_SHARE = "actor/tr_grad_share_low_prob"
 UNWEIGHTED_SHARE = "actor/tr_grad_share_low_prob_uniform"
 EQUAL_GROUPS = "critic/equal_groups_frac"
 NO_ANSWER = "critic/no_answer_frac"
-CUT_OFF = "critic/cut_off_frac"
+CUT_OFF_SHARE = "critic/cut_off_frac"
 
 _ATTEMPT = re.compile(r"metrics-(\d+)\.jsonl")
 
@@ -34,7 +34,7 @@ class MetricsLine(Schema):
     """A line of veRL's ``file`` logger."""
 
     step: Whole
-    data: dict[Text, Number]
+    data: dict[Text, OptionalNumber]
 
     @field_validator("data", mode="before")
     @classmethod
@@ -55,7 +55,7 @@ class Step:
 
     @property
     def reward(self) -> float | None:
-        return self.metrics.get(REWARD)
+        return self.metrics.get(MEAN_REWARD)
 
     @property
     def accuracy(self) -> float | None:

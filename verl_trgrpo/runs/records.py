@@ -72,7 +72,7 @@ def read_record(run_dir: Path, needed: bool = True) -> RunRecord:
     return _read(run_dir / RECORD_FILE, RunRecord, needed)
 
 
-def read_options(run_dir: Path, needed: bool = True) -> OptionsRecord:
+def read_trainer_options(run_dir: Path, needed: bool = True) -> OptionsRecord:
     """Return ``options.json`` as `read_record` does ``run.json``."""
     return _read(run_dir / OPTIONS_FILE, OptionsRecord, needed)
 

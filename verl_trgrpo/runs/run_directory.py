@@ -23,13 +23,13 @@ from verl_trgrpo.common.typed import typed
 from verl_trgrpo.runs.checkpoints import choose_checkpoint, latest_checkpoint, step_of
 from verl_trgrpo.runs.compose import flat, resolved, selected
 from verl_trgrpo.runs.keys import LOSS, MODEL_PATH
-from verl_trgrpo.runs.records import ConfigKeys, read_options, read_record
+from verl_trgrpo.runs.records import ConfigKeys, read_record, read_trainer_options
 from verl_trgrpo.runs.references import check_references, inert
 
 CONFIG_FILE = "config.yaml"  # veRL's configuration, which made the checkpoints of the directory
 # Keys of run.json: the length that a training was asked for which reached its end, the last step of any training, the first
 # training prompt as the model sees it, the signals of runs/health.py, and what the data files were.
-TRAINED, LAST_STEP, FIRST_PROMPT, SIGNALS, DATA_FILES = (
+TRAINED, LAST_STEP, FIRST_PROMPT, STANDING_SIGNALS, DATA_FILES = (
     "trained_for",
     "last_step",
     "first_prompt",
@@ -210,7 +210,7 @@ def run_settings(run_dir: Path) -> dict[str, Any]:
     """
     if config := read_config(run_dir):
         return _verl_settings(config)
-    if options := read_options(run_dir).content():
+    if options := read_trainer_options(run_dir).content():
         return {
             _OPTION_NAMES.get(name, name): short_path(str(value)) if name in _OPTION_NAMES else value
             for name, value in options.items()
@@ -227,7 +227,7 @@ def base_model(run_dir: Path) -> str:
     """
     if config := read_config(run_dir):
         return str(selected(config, MODEL_PATH) or "")
-    return read_options(run_dir).model
+    return read_trainer_options(run_dir).model
 
 
 def short_path(path: str) -> str:

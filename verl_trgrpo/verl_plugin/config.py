@@ -57,7 +57,7 @@ class TRGRPOPolicyLossConfig(TokenWeighting, PolicyLossConfig):
 
     def _install(self) -> None:
         if self.lopti is not None:
-            lopti.install()
+            lopti.install_lopti()
 
 
 @dataclass

@@ -18,7 +18,7 @@ from verl_trgrpo.common.findings import InvalidInputError
 _ADDRESS = "127.0.0.1"
 
 # For a process that starts a Ray cluster or vLLM engine of its own.
-ENVIRONMENT = {
+LOOPBACK_ENVIRONMENT = {
     # Makes Ray take the loopback address for its node's, as it does by default on macOS and Windows; on Linux it replaces a
     # 127.0.0.1 that it is given (``ray_init._node_ip_address``) by the outer address. veRL's vLLMHttpServer, TransferQueue and
     # rendezvous listen on the address of Ray's node.

@@ -28,7 +28,7 @@ from verl_trgrpo.core import LoptiOptions
 _MARK = "has_lopti"
 
 
-def install() -> None:
+def install_lopti() -> None:
     """Wrap ``TrainingWorker.train_mini_batch`` in this process, once."""
     install_wrapper(_wrap, _MARK)
 

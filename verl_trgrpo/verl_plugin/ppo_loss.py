@@ -59,7 +59,7 @@ class TokenMetric(Metric):
         return {**self.__dict__, "parts": self.parts and [TokenStatistic.merge(self.parts)]}
 
 
-def install() -> None:
+def install_ppo_loss() -> None:
     """Wrap veRL's ``ppo_loss`` once, also in all modules that have already imported it by name: veRL's, and those that
     ``VERL_USE_EXTERNAL_MODULES`` imports before plugins.
     """
@@ -153,4 +153,4 @@ def _token_metrics(metrics: dict[str, Any]) -> dict[str, Any]:
     return metrics
 
 
-install()
+install_ppo_loss()

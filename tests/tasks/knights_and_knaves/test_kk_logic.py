@@ -14,7 +14,7 @@ from verl_trgrpo.tasks.knights_and_knaves.logic import (
     MAX_DEPTH,
     MAX_LITERAL_LENGTH,
     canonical_key,
-    evaluate,
+    is_true,
     misfits,
     parse_statements,
     puzzle_key,
@@ -49,7 +49,7 @@ def test_truth_agrees_with_plain_recursion_for_one_assignment_and_for_all_at_onc
         assert table.shape == (n_people, len(every))
         for number, assignment in enumerate(every):
             for person, statement in enumerate(statements):
-                assert evaluate(statement, assignment) is holds(statement, assignment)
+                assert is_true(statement, assignment) is holds(statement, assignment)
                 assert table[person, number] == (holds(statement, assignment) != assignment[person])
 
 

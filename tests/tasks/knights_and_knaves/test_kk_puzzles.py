@@ -13,7 +13,7 @@ from verl_trgrpo.tasks.knights_and_knaves.logic import canonical_key
 from verl_trgrpo.tasks.knights_and_knaves.puzzles import (
     CAPACITY,
     INSTRUCTION,
-    NAMES,
+    PERSON_NAMES,
     SPEECH_TEMPLATES,
     english,
     generate_puzzles,
@@ -89,7 +89,7 @@ def test_a_search_that_finds_nothing_warns_and_ends(monkeypatch, caplog):
 def test_the_prompt_is_instructions_and_quiz():
     (puzzle,) = generate_puzzles(3, 1, 0)
     assert puzzle_prompt(puzzle) == [{"role": "user", "content": f"{INSTRUCTION}\n\n{puzzle.quiz}"}]
-    assert not [name for name in NAMES if name in INSTRUCTION], "the example must not name anybody"
+    assert not [name for name in PERSON_NAMES if name in INSTRUCTION], "the example must not name anybody"
 
 
 def test_importing_the_package_is_light():
@@ -188,7 +188,7 @@ def test_the_quiz_lets_every_person_say_their_own_statement(n_people):
 
 
 def test_names_are_many_and_none_hides_in_another_one_or_in_the_fixed_text():
-    assert len(set(NAMES)) == len(NAMES) >= 60
-    assert not [(a, b) for a, b in itertools.permutations(NAMES, 2) if a.lower() in b.lower()]
+    assert len(set(PERSON_NAMES)) == len(PERSON_NAMES) >= 60
+    assert not [(a, b) for a, b in itertools.permutations(PERSON_NAMES, 2) if a.lower() in b.lower()]
     fixed = " ".join([*SPEECH_TEMPLATES, INSTRUCTION]).lower()
-    assert not [name for name in NAMES if name.lower() in fixed]
+    assert not [name for name in PERSON_NAMES if name.lower() in fixed]

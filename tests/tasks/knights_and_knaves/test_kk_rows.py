@@ -22,21 +22,21 @@ from verl_trgrpo.tasks.knights_and_knaves.puzzles import (
     quiz_text,
 )
 from verl_trgrpo.tasks.knights_and_knaves.rows import (
-    COLUMNS,
     HUB_DATASET,
     LEAKS,
+    PUZZLE_COLUMNS,
     REPEATS,
     KkOptions,
-    build,
+    build_kk,
     choose_puzzles,
     puzzle_from_row,
     source_files,
 )
 
 
-def build_kk(out, *, people=(3,), train=6, test=3, **options):
+def built(out, *, people=(3,), train=6, test=3, **options):
     """Build into `out`; return the rows by split, and the manifest."""
-    build(KkOptions(out=out, people=people, train=train, test=test, **options))
+    build_kk(KkOptions(out=out, people=people, train=train, test=test, **options))
     return {split: rows_of(out / f"{split}.parquet") for split in ("train", "test")}, manifest_of(out)
 
 
@@ -49,7 +49,7 @@ def sizes_in(rows):
 
 
 def test_rows_are_what_verl_reads_and_right_and_no_puzzle_occurs_twice(tmp_path):
-    data, manifest = build_kk(tmp_path / "kk", people=(2, 3, 5), train=30, test=12, seed=5)
+    data, manifest = built(tmp_path / "kk", people=(2, 3, 5), train=30, test=12, seed=5)
     assert sizes_in(data["train"]) == {2: 30, 3: 30, 5: 30} and sizes_in(data["test"]) == {2: 12, 3: 12, 5: 12}
     assert len(sizes_in(data["train"][:45])) == 3, "sizes must be interleaved"
     for split, rows in data.items():
@@ -82,8 +82,8 @@ def test_a_terse_row_asks_in_one_line_per_person_and_keeps_the_fields_that_are_a
 
 
 def test_another_number_of_train_puzzles_leaves_the_test_puzzles_as_they_are(tmp_path):
-    first, _ = build_kk(tmp_path / "a", people=(2, 3), train=3, test=4)
-    more, _ = build_kk(tmp_path / "b", people=(2, 3), train=5, test=4)
+    first, _ = built(tmp_path / "a", people=(2, 3), train=3, test=4)
+    more, _ = built(tmp_path / "b", people=(2, 3), train=5, test=4)
     assert more["test"] == first["test"]
 
 
@@ -148,7 +148,7 @@ def hub(tmp_path):
 def test_a_local_copy_of_the_public_data_set(tmp_path, datasets_cache, hub, monkeypatch):
     monkeypatch.chdir(tmp_path)  # the library reads a directory as it reads the hub
     options = {"people": (2, 3), "source": "hf"}
-    data, manifest = build_kk(tmp_path / "out", train=10, test=5, **options)
+    data, manifest = built(tmp_path / "out", train=10, test=5, **options)
     dropped = {"equals a test puzzle up to names and order": 4, "not asked for": 5}
     assert manifest["counts"]["3ppl"] == {"read": 24, "kept": 15, "dropped": dropped}
     quizzes = {n_people: [puzzle.quiz for puzzle in generate_puzzles(n_people, 20, 1)] for n_people in (2, 3)}
@@ -159,12 +159,12 @@ def test_a_local_copy_of_the_public_data_set(tmp_path, datasets_cache, hub, monk
             assert position in allowed
             assert row["extra_info"]["origin"] == f"{HUB_DATASET}/{split}/{n_people}ppl#{position - first + 1}"
     # All that there is of both; more is an error.
-    every, _ = build_kk(tmp_path / "all", train=None, test=None, **options)
+    every, _ = built(tmp_path / "all", train=None, test=None, **options)
     assert (len(every["train"]), len(every["test"])) == (20, 20)
     with pytest.raises(ValueError, match="24 rows give only 10 train puzzles"):
-        build_kk(tmp_path / "more", train=11, test=5, **options)
+        built(tmp_path / "more", train=11, test=5, **options)
     # The same files as a directory.
-    files, _ = build_kk(tmp_path / "files", people=(2, 3), train=None, test=None, source=str(hub))
+    files, _ = built(tmp_path / "files", people=(2, 3), train=None, test=None, source=str(hub))
     assert [sorted(keys_of(rows)) for rows in files.values()] == [sorted(keys_of(rows)) for rows in every.values()]
 
 
@@ -182,7 +182,7 @@ def records(puzzles, name="kk.jsonl"):
 def test_rows_become_the_puzzles_they_describe_and_only_four_columns_are_needed():
     for puzzle in PUZZLES:
         full = public_row(puzzle)
-        for columns in (full, {name: full[name] for name in COLUMNS}):
+        for columns in (full, {name: full[name] for name in PUZZLE_COLUMNS}):
             assert puzzle_from_row(columns, "kk.jsonl#1") == replace(puzzle, origin="kk.jsonl#1")
 
 

@@ -10,8 +10,8 @@ from tests.tasks import built_files
 from tests.tasks.built_files import manifest_of
 from tests.tasks.math.deepscaler_files import DEEPSCALER_INSTRUCTION, EXPECTED, RAW, write, write_all
 from verl_trgrpo.tasks import compute_score, registry
-from verl_trgrpo.tasks.math.reward import refused_spelling
-from verl_trgrpo.tasks.math.rows import CONTRADICTED, NO_ANSWER, REPEATED, find_sources
+from verl_trgrpo.tasks.math.reward import refused_math_spelling
+from verl_trgrpo.tasks.math.rows import CONTRADICTED, REPEATED, WITHOUT_ANSWER, find_sources
 from verl_trgrpo.tasks.task import Score, Scoring
 
 
@@ -102,7 +102,7 @@ def test_repetitions_contradictions_and_missing_answers_are_counted(tmp_path, ca
     assert [kept["extra_info"]["origin"] for kept in files["train.parquet"]] == [
         f"deepscaler.jsonl#{number}" for number in (1, 2, 6)
     ]
-    dropped = {REPEATED: 1, CONTRADICTED: 2, NO_ANSWER: 1}
+    dropped = {REPEATED: 1, CONTRADICTED: 2, WITHOUT_ANSWER: 1}
     assert manifest_of(tmp_path / "out")["counts"]["deepscaler"] == {"read": 7, "kept": 3, "dropped": dropped}
     assert "deepscaler: 3 kept of 7 read; 1 dropped: repeats" in capsys.readouterr().out
 
@@ -117,7 +117,7 @@ def test_answers_that_are_right_only_as_they_are_written_are_counted(tmp_path, m
     monkeypatch.setitem(
         registry._known.rewards,
         "deepscaler",
-        Scoring(literal, refused_spelling=partial(refused_spelling, score=literal)),
+        Scoring(literal, refused_spelling=partial(refused_math_spelling, score=literal)),
     )
     build(tmp_path / "out", "--source", source, "--force")
     assert manifest_of(tmp_path / "out")["counts"]["deepscaler"]["only_as_written"] == 1

@@ -13,7 +13,7 @@ import pytest
 
 from verl_trgrpo.common.sandbox import Sandbox
 from verl_trgrpo.tasks import compute_score
-from verl_trgrpo.tasks.math.reward import judge, score_math
+from verl_trgrpo.tasks.math.reward import formula_judge, score_math
 from verl_trgrpo.tasks.math.spelling import normalize
 
 FUNCTION = "verl_trgrpo.tasks.math.formulas:same_formula"
@@ -93,12 +93,12 @@ SLOW = "+".join(f"{n}!" for n in range(20_000, 19_900, -1))  # a second of multi
 
 
 def test_a_comparison_is_stopped_at_its_limit_and_reported():
-    judge.close()
+    formula_judge.close()
     both_verdicts()
-    pid = judge.judges[0].process.pid
+    pid = formula_judge.judges[0].process.pid
     result = score_math(r"\boxed{x}", SLOW, math_time_limit=0.05)
     assert (result.acc, result.timed_out, result.gold_unparseable) == (0.0, 1.0, 0.0)
-    assert judge.judges[0].process.pid == pid  # only its worker was replaced
+    assert formula_judge.judges[0].process.pid == pid  # only its worker was replaced
     assert both_verdicts() == (1.0, 0.0)
 
 
@@ -153,15 +153,15 @@ def test_a_long_right_answer_is_as_far_from_the_limit_in_a_new_judge_as_later():
 
 def test_the_verdict_does_not_depend_on_what_was_asked_before():
     first = [score_math(rf"\boxed{{{n}x+x}}", "4x").acc for n in range(1, 6)]
-    judge.close()
+    formula_judge.close()
     again = [score_math(rf"\boxed{{{n}x+x}}", "4x").acc for n in range(5, 0, -1)]
     assert first == again[::-1] == [0.0, 0.0, 1.0, 0.0, 0.0]
 
 
 def test_a_verdict_is_kept_and_an_unknown_one_is_not():
-    judge.close()
+    formula_judge.close()
     assert both_verdicts() == (1.0, 0.0)
-    pid = judge.judges[0].process.pid
+    pid = formula_judge.judges[0].process.pid
     os.killpg(pid, signal.SIGSTOP)  # a stopped process does not answer
     try:
         assert both_verdicts() == (1.0, 0.0)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from verl_trgrpo.tasks.math.equality import compare
+from verl_trgrpo.tasks.math.equality import equal_answers
 from verl_trgrpo.tasks.math.numbers import Number, read_number
 from verl_trgrpo.tasks.math.spelling import enclosed, normalize, split_top_level
 
@@ -104,8 +104,8 @@ EQUAL = {
 
 @pytest.mark.parametrize(("gold", "answer", "exact", "rounded"), EQUAL.values(), ids=EQUAL.keys())
 def test_equal_numbers(gold, answer, exact, rounded):
-    assert compare([gold], answer, lambda *_: False) is exact
-    assert compare([gold], answer, lambda *_: False, rounded_gold=True) is rounded
+    assert equal_answers([gold], answer, lambda *_: False) is exact
+    assert equal_answers([gold], answer, lambda *_: False, rounded_gold=True) is rounded
 
 
 BRACKETS = st.lists(st.sampled_from([*"([{}])ab,&", r"\{", r"\}", r"\begin{matrix}", r"\end{matrix}"]), max_size=20)
@@ -139,4 +139,4 @@ def test_brackets_against_counting(tokens):
 
 @pytest.mark.parametrize("golds", [[""], ["", "5"], [" "]])
 def test_an_empty_answer_is_wrong_whatever_the_gold(golds):
-    assert not compare(golds, " ", lambda *_: True)
+    assert not equal_answers(golds, " ", lambda *_: True)

@@ -6,7 +6,7 @@ import pytest
 from tests.tasks.math.math_cases import KINDS, RIGHT, WRONG
 from verl_trgrpo.tasks import compute_score
 from verl_trgrpo.tasks.answer_form import reward_input
-from verl_trgrpo.tasks.math.equality import compare
+from verl_trgrpo.tasks.math.equality import equal_answers
 
 UNDERSTOOD = {"gold_unparseable": 0.0, "timed_out": 0.0}
 
@@ -94,7 +94,7 @@ def test_a_wrong_time_limit_is_refused():
 
 def test_an_answer_much_longer_than_the_gold_is_wrong_without_the_judge():
     def asked(gold, answer):
-        return compare([gold], answer, lambda *formulas: True)
+        return equal_answers([gold], answer, lambda *formulas: True)
 
     sums = ["x+" * 39 + "xy", "x+" * 39 + "xyz"]  # 80 and 81 characters
     assert [asked("y+1", text) for text in sums] == [True, False]

@@ -12,7 +12,7 @@ from omegaconf import OmegaConf
 from tests.tasks.search_qa.conftest import running_server
 from verl_trgrpo.tasks.search_qa.client import SearchClient, shared_client
 from verl_trgrpo.tasks.search_qa.format import passages_text
-from verl_trgrpo.tasks.search_qa.search_options import SearchOptions, read_options
+from verl_trgrpo.tasks.search_qa.search_options import SearchOptions, read_search_options
 
 CONTENTS = '"Rome"\nRome is in Italy.'
 
@@ -188,18 +188,18 @@ def test_an_empty_query_is_not_sent_and_a_strange_one_is_not_an_error(with_serve
 def test_all_wrong_options_are_reported_at_once():
     wrong = {"url": "ftp://x", "top_k": 3, "topk": 0, "deadline": -1.0, "retries": "x", "max_turn_tokens": 1.5}
     with pytest.raises(ValueError, match=f"{len(wrong)} problems") as error:
-        read_options(wrong)
+        read_search_options(wrong)
     for name, value in wrong.items():
         assert f"rollout.custom.search: {name}={value!r}" in str(error.value)
     assert "did you mean topk" in str(error.value)
     with pytest.raises(ValueError, match="not a section"):
-        read_options("http://localhost")
+        read_search_options("http://localhost")
 
 
 def test_options_are_read_from_a_section_of_a_configuration():
     section = OmegaConf.create({"url": ["http://a", "http://b"], "deadline": 3})
-    assert read_options(section) == SearchOptions(url=("http://a", "http://b"), deadline=3.0)
-    assert read_options(None) == SearchOptions()
+    assert read_search_options(section) == SearchOptions(url=("http://a", "http://b"), deadline=3.0)
+    assert read_search_options(None) == SearchOptions()
 
 
 def test_several_servers_share_the_searches_and_stand_in_for_each_other():

@@ -13,7 +13,7 @@ from verl.workers.rollout.replica import TokenOutput
 from verl_trgrpo.demos.puzzles import CHECKPOINT
 from verl_trgrpo.tasks import compute_score
 from verl_trgrpo.tasks.answer_form import reward_input
-from verl_trgrpo.tasks.search_qa.format import CORRECTION, LAST_TURN
+from verl_trgrpo.tasks.search_qa.format import LAST_TURN, REMINDER
 from verl_trgrpo.tasks.search_qa.loop import SearchAgentLoop
 
 QUESTION = [{"role": "user", "content": "What is the capital of Italy?"}]
@@ -121,7 +121,7 @@ def test_the_models_own_tokenization_is_kept(with_server, tokenizer):
 
 def test_a_malformed_turn_is_corrected(respond, tokenizer):
     output, _, requests = respond(["Rome, I think.<|im_end|>", "<answer>Rome</answer>"])
-    assert CORRECTION in tokenizer.decode(output.response_ids)
+    assert REMINDER in tokenizer.decode(output.response_ids)
     assert requests == []
     assert output.extra_fields["rollout_metrics"]["malformed_turns"] == 1.0
     assert output.extra_fields["model_text"] == ["Rome, I think.", "<answer>Rome</answer>"]

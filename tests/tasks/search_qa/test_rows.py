@@ -7,7 +7,7 @@ import pytest
 
 from tests.tasks.built_files import manifest_of, rows_of
 from tests.tasks.search_qa.files import question, run, write_collection, write_jsonl
-from verl_trgrpo.tasks.search_qa.rows import SETS, search_prompt
+from verl_trgrpo.tasks.search_qa.rows import QUESTION_SETS, search_prompt
 
 TEST_SPLITS = {
     "nq": "test",
@@ -36,7 +36,7 @@ def test_train_and_test_hold_every_row_of_search_r1s_splits_in_order(built):
     assert [row["extra_info"]["origin"] for row in test] == [
         f"{name}/{split}#{split}_{number}" for name, split in TEST_SPLITS.items() for number in range(6)
     ]
-    assert {row["data_source"] for row in test} == {f"searchR1_{name}" for name in SETS}
+    assert {row["data_source"] for row in test} == {f"searchR1_{name}" for name in QUESTION_SETS}
     for data, split in ((train, "train"), (test, "test")):
         assert [row["extra_info"]["index"] for row in data] == list(range(len(data)))
         assert {row["extra_info"]["split"] for row in data} == {split}
@@ -60,7 +60,7 @@ def test_val_is_a_balanced_sample_of_test(built):
     test, val = (rows_of(built / f"{name}.parquet") for name in ("test", "val"))
     known = {row["extra_info"]["origin"]: row["prompt"] for row in test}
     drawn = [row["extra_info"]["origin"] for row in val]
-    assert len(set(drawn)) == len(drawn) == 2 * len(SETS)
+    assert len(set(drawn)) == len(drawn) == 2 * len(QUESTION_SETS)
     assert all(known[row["extra_info"]["origin"]] == row["prompt"] for row in val)
     assert [row["data_source"] for row in val] == [f"searchR1_{name}" for name in TEST_SPLITS for _ in range(2)]
     assert [row["extra_info"]["index"] for row in val] == list(range(len(val)))

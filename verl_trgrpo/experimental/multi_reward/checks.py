@@ -12,7 +12,7 @@ _CONSTRAINED = "algorithm.adv_estimator == 'constrained_grpo'"
 _EITHER = "algorithm.adv_estimator in ('tr_gdpo', 'constrained_grpo')"
 _BUFFER = "pkg://verl_trgrpo.experimental.multi_reward.replay_buffer"
 
-RULES = {
+_RULES = {
     "named_parts": Rule(
         "algorithm.adv_estimator", _EITHER,
         "reads neither rewards nor costs by name; use algorithm=gdpo or algorithm=constrained_grpo, or "
@@ -63,4 +63,4 @@ def findings_of_run(view: Any) -> list[Finding]:
     Args:
         view: the run, whose settings have passed the checks of single values.
     """
-    return rule_findings(view, RULES)
+    return rule_findings(view, _RULES)

@@ -20,7 +20,7 @@ from verl_trgrpo.verl_plugin.advantage_estimator import find_estimator, without_
 from verl_trgrpo.verl_plugin.group_metrics_buffer import GroupMetrics, Rewards, put
 
 
-def replay_buffer(**arguments: Any) -> Any:
+def reward_parts_buffer(**arguments: Any) -> Any:
     """Build the buffer of veRL's trainer mode, with metrics of groups and rewards, and parts for the estimator.
 
     Args:

@@ -50,8 +50,8 @@ class NTHRPolicyLossConfig(TRGRPOPolicyLossConfig):
     def _install(self) -> None:
         super()._install()
         if self.nthr is not None:
-            lopti.install()  # first, so that both of its passes get the scaled advantages
-            update.install()
+            lopti.install_lopti()  # first, so that both of its passes get the scaled advantages
+            update.install_nthr()
 
     @staticmethod
     def run_checks(view: Any) -> list[Finding]:

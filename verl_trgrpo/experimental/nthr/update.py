@@ -22,7 +22,7 @@ from verl_trgrpo.experimental.nthr.influence import influences, prediction_error
 from verl_trgrpo.verl_plugin import lopti
 
 
-def install() -> None:
+def install_nthr() -> None:
     """Wrap ``TrainingWorker.train_mini_batch`` in this process, once."""
     lopti.install_wrapper(_wrap, "has_nthr")
 

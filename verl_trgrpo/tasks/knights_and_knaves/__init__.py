@@ -2,9 +2,9 @@
 
 from verl_trgrpo.tasks.task import Builder, Scoring, Task
 
-_SCORING = Scoring(f"{__name__}.reward:score_knights_and_knaves", mismatch=f"{__name__}.reward:mismatch")
+_SCORING = Scoring(f"{__name__}.reward:score_knights_and_knaves", mismatch=f"{__name__}.reward:puzzle_mismatch")
 TASK = Task(
     rewards=dict.fromkeys(("kk", "kk_logic", "kk_*ppl"), _SCORING),
     foreign={"K-and-K/knights-and-knaves": _SCORING},  # Logic-RL
-    builders={"kk": Builder(f"{__name__}.rows:build", "build the Parquet files of Knights-and-Knaves puzzles")},
+    builders={"kk": Builder(f"{__name__}.rows:build_kk", "build the Parquet files of Knights-and-Knaves puzzles")},
 )

@@ -77,7 +77,7 @@ def _is_statement(value: Any, n_people: int, depth: int) -> bool:
     return False
 
 
-def evaluate(statement: Statement, knights: Any) -> Any:
+def is_true(statement: Statement, knights: Any) -> Any:
     """Return whether `statement` is true when person ``i`` is a knight where ``knights[i]`` is true.
 
     `knights` has one entry per person, each a bool, or an array of bools for many assignments at once; so is the result.
@@ -85,7 +85,7 @@ def evaluate(statement: Statement, knights: Any) -> Any:
     operator, *operands = statement
     if operator in LEAVES:
         return knights[operands[0]] ^ (operator == "lying")
-    values = [evaluate(operand, knights) for operand in operands]
+    values = [is_true(operand, knights) for operand in operands]
     if operator in _JOINING_OPERATORS:
         return reduce(_JOINING_OPERATORS[operator], values)
     return _OPERATORS[operator](*values)
@@ -103,7 +103,7 @@ def misfits(statements: Sequence[Statement]) -> np.ndarray:
     Bool, shape (people, 2**people): a knight's statement must be true, a knave's must be false.
     """
     knights = assignments(len(statements)).T
-    return np.array([evaluate(statement, knights) for statement in statements]) != knights
+    return np.array([is_true(statement, knights) for statement in statements]) != knights
 
 
 def unique_solution(statements: Sequence[Statement]) -> tuple[bool, ...] | None:

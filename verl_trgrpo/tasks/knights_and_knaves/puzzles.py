@@ -109,7 +109,7 @@ def generate_puzzles(n_people: int, count: int, seed: int, exclude: Container[st
 
 
 # No name is part of another one or a word of the quiz.
-NAMES = (
+PERSON_NAMES = (
     "Abigail", "Adrian", "Alice", "Amelia", "Anton", "Arthur", "Beatrice", "Benjamin", "Bruno", "Camille", "Carlos",
     "Chloe", "Clara", "Daniel", "Diana", "Dmitri", "Edith", "Elena", "Emily", "Ethan", "Felix", "Fiona", "Florence",
     "Gabriel", "George", "Greta", "Hannah", "Harper", "Hector", "Helen", "Henry", "Hugo", "Ingrid", "Isaac", "Isabel",
@@ -155,8 +155,8 @@ INSTRUCTION = (
 
 
 def choose_names(n_people: int, rng: random.Random) -> tuple[str, ...]:
-    """Return `n_people` distinct names of `NAMES` in random order."""
-    return tuple(rng.sample(NAMES, n_people))
+    """Return `n_people` distinct names of `PERSON_NAMES` in random order."""
+    return tuple(rng.sample(PERSON_NAMES, n_people))
 
 
 def quiz_text(names: Sequence[str], statements: Sequence[Statement], rng: random.Random) -> str:

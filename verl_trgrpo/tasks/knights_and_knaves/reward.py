@@ -110,7 +110,7 @@ def score_knights_and_knaves(
     Raises:
         GroundTruthError: the ground truth is malformed, which is an error in the data.
     """
-    truth = read_ground_truth(ground_truth)
+    truth = read_roles(ground_truth)
     answer = extract_answer(response)
     if answer is None:
         return MALFORMED
@@ -157,7 +157,7 @@ def read_claims(answer: str, people: Mapping[str, str]) -> dict[str, str] | None
     return roles if roles.keys() == people.keys() else None
 
 
-def read_ground_truth(ground_truth: Any) -> Mapping[str, str]:
+def read_roles(ground_truth: Any) -> Mapping[str, str]:
     """Return role by name as `_spelling` writes it, from a ground truth as `score_knights_and_knaves` takes it.
 
     Raises:
@@ -171,7 +171,7 @@ def read_ground_truth(ground_truth: Any) -> Mapping[str, str]:
     return _parse_ground_truth(text)
 
 
-def mismatch(prompt: str, ground_truth: Any, extra_info: Mapping[str, Any]) -> str:
+def puzzle_mismatch(prompt: str, ground_truth: Any, extra_info: Mapping[str, Any]) -> str:
     """Return why a ground truth cannot be that of a puzzle, or "": it has other people, or roles that the statements exclude.
 
     Args:
@@ -182,9 +182,9 @@ def mismatch(prompt: str, ground_truth: Any, extra_info: Mapping[str, Any]) -> s
     Raises:
         GroundTruthError: the ground truth is malformed.
     """
-    from verl_trgrpo.tasks.knights_and_knaves.logic import evaluate, parse_statements  # loads numpy
+    from verl_trgrpo.tasks.knights_and_knaves.logic import is_true, parse_statements  # loads numpy
 
-    roles, text = read_ground_truth(ground_truth), _spelling(prompt)
+    roles, text = read_roles(ground_truth), _spelling(prompt)
     if others := [name for name in roles if name not in text]:
         return f"the ground truth names {', '.join(others)}, who is not in the prompt"
     _, listed, rest = text.rpartition(" inhabitants: ")
@@ -196,7 +196,7 @@ def mismatch(prompt: str, ground_truth: Any, extra_info: Mapping[str, Any]) -> s
     except ValueError:
         return ""
     knights = [role == "knight" for role in roles.values()]
-    if len(statements) != len(knights) or [evaluate(each, knights) for each in statements] != knights:
+    if len(statements) != len(knights) or [is_true(each, knights) for each in statements] != knights:
         return "the ground truth does not solve extra_info.statements"
     return ""
 

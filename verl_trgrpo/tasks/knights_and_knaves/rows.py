@@ -39,7 +39,7 @@ HUB_DATASET = "K-and-K/knights-and-knaves"
 # The latest commit known when this was written. The data set's licence is CC BY-NC-SA 4.0.
 HUB_REVISION = "2f68547989981b1af37cb3dde5fdefa847aa8619"
 
-COLUMNS = ("quiz", "names", "solution", "statements")
+PUZZLE_COLUMNS = ("quiz", "names", "solution", "statements")
 
 # Reasons for dropping rows, in the manifest.
 REPEATS = "repeats a puzzle up to names and order"
@@ -96,7 +96,7 @@ class KkOptions(BuilderOptions):
         return messages
 
 
-def build(options: KkOptions, progress: Progress = no_progress) -> dict[str, Any] | None:
+def build_kk(options: KkOptions, progress: Progress = no_progress) -> dict[str, Any] | None:
     """Write Knights-and-Knaves puzzles as train.parquet and test.parquet for veRL, with manifest.json.
 
     examples:
@@ -265,7 +265,7 @@ def puzzle_from_row(row: Mapping[str, Any], origin: str = "") -> Puzzle:
         ValueError: columns are missing, the statements do not parse or do not have exactly one solution, the stated
             solution is another one, a name is not in the quiz, or the answer with these names would not get full marks.
     """
-    missing = [name for name in COLUMNS if row.get(name) is None]
+    missing = [name for name in PUZZLE_COLUMNS if row.get(name) is None]
     if missing:
         raise ValueError(f"missing {', '.join(missing)}; found {', '.join(map(str, row)) or 'nothing'}")
     quiz, names, statements = row["quiz"], row["names"], parse_statements(row["statements"])

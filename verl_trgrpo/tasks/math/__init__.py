@@ -3,7 +3,7 @@
 from verl_trgrpo.tasks.task import Builder, Scoring, Task
 
 _MATH, _DAPO, _MINERVA = (
-    Scoring(f"{__name__}.reward:{name}", refused_spelling=f"{__name__}.reward:refused_spelling")
+    Scoring(f"{__name__}.reward:{name}", refused_spelling=f"{__name__}.reward:refused_math_spelling")
     for name in ("score_math", "score_dapo", "score_minerva")
 )
 # `math500` is MATH-500, too.
@@ -29,6 +29,8 @@ TASK = Task(
     },
     foreign={pattern: scoring for patterns, scoring in _FOREIGN for pattern in patterns},
     builders={
-        "deepscaler": Builder(f"{__name__}.rows:build", "build those of DeepScaleR's problems and its five test sets")
+        "deepscaler": Builder(
+            f"{__name__}.rows:build_deepscaler", "build those of DeepScaleR's problems and its five test sets"
+        )
     },
 )

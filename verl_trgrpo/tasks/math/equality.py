@@ -48,7 +48,7 @@ _DEGREE, _RADIAN = (("degree", 1),), (("radian", 1),)
 _SPACED_SYMBOL = re.compile(rf"(?<=[0-9}}]) +([{SPACED_SYMBOLS}]$)")  # 6 m
 
 
-def compare(
+def equal_answers(
     golds: Iterable[str], answer: str, same_formula: SameFormula, *, rounded_gold: bool = False, question: str = ""
 ) -> bool:
     """Return whether the answer equals one of the ground truths, all as written.

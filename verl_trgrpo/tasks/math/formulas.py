@@ -15,10 +15,10 @@ from typing import Any
 import mpmath
 
 from verl_trgrpo.tasks.math.forms import COMPLEX
-from verl_trgrpo.tasks.math.parser import Tree, derivative, functions_of, parse, tokens_of
+from verl_trgrpo.tasks.math.parser import Tree, derivative, functions_of, parse_formula, tokens_of
 from verl_trgrpo.tasks.math.values import NotRationalError, Numeric, TooLargeError, rational
 
-Tokens = list[tuple[str, str]]
+_Tokens = list[tuple[str, str]]
 Point = dict[str, Fraction]
 
 _SYMBOL = r"(?:[a-zA-Z]|\\[a-zA-Z]+)(?:_(?:\w|\{\w+\}))?"
@@ -58,7 +58,7 @@ def same_formula(gold: str, answer: str) -> bool:
     only one of them has a real value, they differ. Equations are equal if one is a multiple of the other.
 
     Raises:
-        UnreadableError: a formula that the parser does not understand.
+        UnreadableFormulaError: a formula that the parser does not understand.
     """
     one, other = (_tokens(text) for text in (gold, answer))
     if _MATRICES.search(gold) or _MATRICES.search(answer):
@@ -83,7 +83,7 @@ def same_formula(gold: str, answer: str) -> bool:
 
 
 @lru_cache(maxsize=512)
-def _tokens(text: str) -> Tokens:
+def _tokens(text: str) -> _Tokens:
     text = _DERIVATIVE.sub(_derivative, text)
     if modulus := _MODULUS.search(text):
         text = rf"{text[: modulus.start()]}\mod {modulus[1] or modulus[2]}"
@@ -103,12 +103,12 @@ def _variable_of_derivatives(text: str) -> str:
 
 @lru_cache(maxsize=512)
 def _parsed(tokens: tuple[tuple[str, str], ...], functions: frozenset[str], by: str) -> Tree:
-    return parse(list(tokens), functions, by)
+    return parse_formula(list(tokens), functions, by)
 
 
-def _sides(tokens: Tokens) -> tuple[list[Tokens], list[str]]:
+def _sides(tokens: _Tokens) -> tuple[list[_Tokens], list[str]]:
     """Return what stands between the relations of a formula, and these; both turned round where they say "greater"."""
-    sides: list[Tokens] = [[]]
+    sides: list[_Tokens] = [[]]
     signs: list[str] = []
     depth = 0
     for token in tokens:

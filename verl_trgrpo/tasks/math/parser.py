@@ -43,7 +43,7 @@ _FACTORS = frozenset("abcdkmnpqrstxyzABCKRV") | {
 _MAX_DEPTH = 40
 
 
-class UnreadableError(ValueError):
+class UnreadableFormulaError(ValueError):
     """The text is not a formula of the grammar."""
 
 
@@ -85,7 +85,7 @@ def _uses(tokens: list[tuple[str, str]]) -> dict[str, tuple[int, int, int]]:
     return uses
 
 
-def parse(tokens: list[tuple[str, str]], functions: Collection[str] = (), by: str = "") -> Tree:
+def parse_formula(tokens: list[tuple[str, str]], functions: Collection[str] = (), by: str = "") -> Tree:
     """Return the tree of a formula.
 
     Args:
@@ -94,12 +94,12 @@ def parse(tokens: list[tuple[str, str]], functions: Collection[str] = (), by: st
         by: the variable of derivatives written as primes.
 
     Raises:
-        UnreadableError: the formula is not in the grammar.
+        UnreadableFormulaError: the formula is not in the grammar.
     """
     parser = _Parser(tokens, functions, by)
     tree = parser.sum()
     if parser.place < len(tokens):
-        raise UnreadableError(f"{parser.text!r} is not expected")
+        raise UnreadableFormulaError(f"{parser.text!r} is not expected")
     return tree
 
 
@@ -132,12 +132,12 @@ class _Parser:
 
     def expect(self, text: str) -> None:
         if not self.take(text):
-            raise UnreadableError(f"{text!r} is missing at {self.text!r}")
+            raise UnreadableFormulaError(f"{text!r} is missing at {self.text!r}")
 
     def sum(self) -> Tree:
         self.depth += 1
         if self.depth > _MAX_DEPTH:
-            raise UnreadableError("brackets are nested too deeply")
+            raise UnreadableFormulaError("brackets are nested too deeply")
         terms = []
         sign = self.next() if self.text in ("+", "-") else "+"
         while True:
@@ -163,9 +163,9 @@ class _Parser:
                     or (self.kind == "number" and before[0] == "name")
                     or (is_vector(tree) and self.vector())
                 ):
-                    raise UnreadableError(f"{before[1]} and {self.text} stand side by side")
+                    raise UnreadableFormulaError(f"{before[1]} and {self.text} stand side by side")
                 if self.kind == "number" and self.place > 1 and before[1] == "}" and tree[0] == "^":
-                    raise UnreadableError(f"whether {self.text} belongs to the exponent is not clear")
+                    raise UnreadableFormulaError(f"whether {self.text} belongs to the exponent is not clear")
                 mixed = self.mixed(tree) if before[0] == tree[0] == "number" and self.text == r"\frac" else None
                 tree = mixed or self.juxtaposed(tree)
             else:
@@ -174,7 +174,7 @@ class _Parser:
     def juxtaposed(self, tree: Tree) -> Tree:
         factor = self.factor()
         if tree[0] == factor[0] == "group":
-            raise UnreadableError("numbers in parentheses side by side may be cycles")
+            raise UnreadableFormulaError("numbers in parentheses side by side may be cycles")
         return ("*", tree, factor)
 
     def mixed(self, whole: Tree) -> Tree | None:
@@ -184,7 +184,7 @@ class _Parser:
             return None
         self.place += 7
         if self.text in ("^", "!"):
-            raise UnreadableError("the power of a mixed number is not clear")
+            raise UnreadableFormulaError("the power of a mixed number is not clear")
         return ("+", whole, ("/", ("number", Fraction(texts[2])), ("number", Fraction(texts[5]))))
 
     def vector(self) -> bool:
@@ -208,16 +208,16 @@ class _Parser:
             if self.take("!"):
                 tree = ("!!", tree) if self.take("!") else ("!", tree)
                 if self.text == "!":
-                    raise UnreadableError("three factorials")
+                    raise UnreadableFormulaError("three factorials")
             elif self.take("^"):
                 if self.take(r"\circ"):
                     tree = ("*", tree, ("/", ("pi",), ("number", Fraction(180))))
                     continue
                 if raised:
-                    raise UnreadableError("two exponents side by side")
+                    raise UnreadableFormulaError("two exponents side by side")
                 exponent = self.script()
                 if exponent == ("name", "T") and (tree[0] == "name" or base == "("):
-                    raise UnreadableError("a transpose")
+                    raise UnreadableFormulaError("a transpose")
                 tree, raised = ("^", _ungrouped(tree), exponent), True
             elif self.text == "'":
                 tree = ("call", "prime", tree)
@@ -235,7 +235,7 @@ class _Parser:
             return ("number", Fraction(self.next()))
         if self.kind == "name":
             return _leaf(self.next())
-        raise UnreadableError(f"the exponent {self.text!r} is not clear")
+        raise UnreadableFormulaError(f"the exponent {self.text!r} is not clear")
 
     def atom(self) -> Tree:
         kind, text = self.kind, self.text
@@ -257,7 +257,7 @@ class _Parser:
             return self.big_operator()
         if kind == "command":
             return self.command(self.next()[1:])
-        raise UnreadableError(f"{text!r} is not expected")
+        raise UnreadableFormulaError(f"{text!r} is not expected")
 
     def between_bars(self) -> Tree:
         bar = self.next()
@@ -310,7 +310,7 @@ class _Parser:
             return (name, *self.arguments())
         if name in FUNCTIONS:
             return self.function(FUNCTIONS[name])
-        raise UnreadableError(f"\\{name} is not expected")
+        raise UnreadableFormulaError(f"\\{name} is not expected")
 
     def function(self, name: str) -> Tree:
         base: Tree = ("e",) if name == "ln" else ("number", Fraction(10))
@@ -321,10 +321,10 @@ class _Parser:
             elif name == "log":
                 base = self.script()
             else:
-                raise UnreadableError(f"an index of {name}")
+                raise UnreadableFormulaError(f"an index of {name}")
         if exponent == ("*", ("number", Fraction(-1)), ("number", Fraction(1))):
             if name not in ("sin", "cos", "tan", "cot"):
-                raise UnreadableError("an inverse function")
+                raise UnreadableFormulaError("an inverse function")
             name, exponent = "a" + name, None
         bracket = self.text in ("(", "[", "{")
         tree = self.atom() if bracket else self.unbracketed()
@@ -342,7 +342,7 @@ class _Parser:
         while self.begins_factor() and self.text[1:] not in FUNCTIONS and self.kind != "number" and self.text != "(":
             tree = ("*", tree, self.factor())
         if self.text in ("/", "("):
-            raise UnreadableError(f"where the argument of a function ends is not clear before {self.text}")
+            raise UnreadableFormulaError(f"where the argument of a function ends is not clear before {self.text}")
         return tree
 
     def big_operator(self) -> Tree:

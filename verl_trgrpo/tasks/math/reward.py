@@ -28,11 +28,11 @@ from verl_trgrpo.tasks.answer_form import (
 )
 from verl_trgrpo.tasks.judge import Judges
 from verl_trgrpo.tasks.math.answers import read_forms
-from verl_trgrpo.tasks.math.equality import alternatives, compare, formulas
+from verl_trgrpo.tasks.math.equality import alternatives, equal_answers, formulas
 from verl_trgrpo.tasks.math.spelling import normalize
 from verl_trgrpo.tasks.task import GroundTruthError, Score
 
-judge = Judges("verl_trgrpo.tasks.math.formulas:same_formula", keep=True)
+formula_judge = Judges("verl_trgrpo.tasks.math.formulas:same_formula", keep=True)
 """This process's judges of formulas."""
 MAX_GOLD_CHARS = 2000
 
@@ -90,14 +90,16 @@ def score_math(
 
     def same_formula(gold: str, answer: str) -> bool:
         nonlocal time_left
-        equal, seconds = judge.ask(gold, answer, limit=time_left)
+        equal, seconds = formula_judge.ask(gold, answer, limit=time_left)
         time_left = max(time_left - seconds, 1e-3)
         return bool(equal)
 
     answer = read_answer(response, form, opened)
     try:
         question = prompt_text(extra_info.get(PROMPT))
-        if answer is not None and compare(golds, answer, same_formula, rounded_gold=rounded_gold, question=question):
+        if answer is not None and equal_answers(
+            golds, answer, same_formula, rounded_gold=rounded_gold, question=question
+        ):
             return Score(1.0, acc=1.0)
     except TimeoutError:
         return Score(0.0, acc=0.0, timed_out=1.0)
@@ -147,7 +149,8 @@ def _understood(gold: str, limit: float) -> bool:
     """Return whether all formulas of a ground truth can be read. Cached because every sample of a group has the same ones."""
     try:
         return all(
-            judge.ask(text, text, limit=limit)[0] for text in formulas(read_forms(normalize(alternatives(gold)[0]))[0])
+            formula_judge.ask(text, text, limit=limit)[0]
+            for text in formulas(read_forms(normalize(alternatives(gold)[0]))[0])
         )
     except TimeoutError:
         return True
@@ -180,7 +183,7 @@ def spellings_of(gold: str) -> Iterator[str]:
         yield from (match["a"] or match["b"], match["value"])
 
 
-def refused_spelling(ground_truth: Any, score: Callable[..., Score] = score_math) -> str | None:
+def refused_math_spelling(ground_truth: Any, score: Callable[..., Score] = score_math) -> str | None:
     """Return an answer that is right for a ground truth in another spelling, and refused by a reward; None if there is none."""
     golds = ground_truth if isinstance(ground_truth, (list, tuple)) else [ground_truth]
     answers = (answer for gold in golds if isinstance(gold, str) for answer in spellings_of(gold))

@@ -41,7 +41,7 @@ from verl_trgrpo.data.sources import (
     warn_of_test_files,
 )
 from verl_trgrpo.data.write import BuilderOptions, counts
-from verl_trgrpo.tasks.math.equality import compare, is_rounded
+from verl_trgrpo.tasks.math.equality import equal_answers, is_rounded
 from verl_trgrpo.tasks.math.reward import gold_text, is_number
 from verl_trgrpo.tasks.registry import refused_spelling
 
@@ -51,9 +51,9 @@ if TYPE_CHECKING:
 # Reasons for dropping rows, in the manifest.
 REPEATED = "repeats a problem with the same answer"
 CONTRADICTED = "the same problem with another answer"
-NO_ANSWER = "the row has no answer"
+WITHOUT_ANSWER = "the row has no answer"
 
-INSTRUCTION = r"Let's think step by step and output the final answer within \boxed{}."
+BOXED_INSTRUCTION = r"Let's think step by step and output the final answer within \boxed{}."
 """The instruction that DeepScaleR's models were trained and tested with, appended to each problem after one space
 (github.com/agentica-project/rllm, commit 874daa4acb7f, scripts/data/deepscaler_dataset.py)."""
 
@@ -68,7 +68,7 @@ class HubData:
     configuration: str | None = None
 
 
-TRAIN = "deepscaler"
+_TRAIN = "deepscaler"
 
 # Text that a question refers to, where it has a column of its own.
 _ABOVE = ("context", "passage", "body")
@@ -81,7 +81,7 @@ _SIZES = {"aime2024": 30, "amc2023": 83, "math500": 500, "minerva": 272, "olympi
 
 # By name, which is also the `data_source`: the name in DeepScaleR's files, and the place on the hub.
 _SETS = {
-    TRAIN: (
+    _TRAIN: (
         "deepscaler",
         HubData("agentica-org/DeepScaleR-Preview-Dataset", "b6ae8c60f5c1f2b594e2140b91c49c9ad0949e29", "train"),
     ),
@@ -94,7 +94,6 @@ _SETS = {
         HubData("Hothan/OlympiadBench", "3b426ee1d587c71b495146dde9f3e995ee7ac59f", "train", "OE_TO_maths_en_COMP"),
     ),
 }
-SETS = tuple(_SETS)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,7 +112,7 @@ class DeepscalerOptions(BuilderOptions):
     source: str = "hf"
     sets: tuple[str, ...] = ()
     limit: Annotated[int | None, "[1, inf)"] = None
-    instruction: str = INSTRUCTION
+    instruction: str = BOXED_INSTRUCTION
 
     def problems(self) -> list[str]:
         """Return a message if the source lacks a set."""
@@ -128,10 +127,10 @@ class DeepscalerOptions(BuilderOptions):
         available = find_sources(self.source)
         if missing := [name for name in self.sets if name not in available]:
             raise ValueError(f"{self.source} has no {', '.join(missing)}; choose sets from {', '.join(available)}")
-        return {name: available[name] for name in SETS if name in (self.sets or available)}
+        return {name: available[name] for name in _SETS if name in (self.sets or available)}
 
 
-def build(options: DeepscalerOptions, progress: Progress = no_progress) -> dict[str, Any] | None:
+def build_deepscaler(options: DeepscalerOptions, progress: Progress = no_progress) -> dict[str, Any] | None:
     """Write DeepScaleR's train set and five test sets as Parquet files for veRL, with manifest.json.
 
     examples:
@@ -158,7 +157,7 @@ def build(options: DeepscalerOptions, progress: Progress = no_progress) -> dict[
     if options.source != "hf":
         _warn_of_left_out(Path(options.source))
     files = {name: place for name, place in places.items() if isinstance(place, Path)}
-    warn_of_test_files([file for name, file in files.items() if name == TRAIN])
+    warn_of_test_files([file for name, file in files.items() if name == _TRAIN])
     data_set = options.data_set(
         "deepscaler",
         "deepscaler",
@@ -171,7 +170,7 @@ def build(options: DeepscalerOptions, progress: Progress = no_progress) -> dict[
     splits, found = {}, {}
     for name, place in places.items():
         problems, found[name] = choose_problems(name, place, options, progress)
-        splits["train" if name == TRAIN else name] = [_row(each, name, options.instruction) for each in problems]
+        splits["train" if name == _TRAIN else name] = [_row(each, name, options.instruction) for each in problems]
     return data_set.write(splits, math_schema(), found)
 
 
@@ -190,7 +189,7 @@ def choose_problems(
         )
     chosen = draw(rest, options.limit, f"deepscaler/{name}/{options.seed}")
     dropped = {reason: [*repeated.values()].count(reason) for reason in (REPEATED, CONTRADICTED)}
-    dropped |= {NO_ANSWER: len(read) - len(problems), NOT_DRAWN: len(rest) - len(chosen)}
+    dropped |= {WITHOUT_ANSWER: len(read) - len(problems), NOT_DRAWN: len(rest) - len(chosen)}
     warnings = [(each.origin, text) for each in chosen if (text := refused_spelling(name, each.answers))]
     for origin, text in warnings[:1]:
         logger.warning("%s: %s; in all %d such answers of %s", origin, text, len(warnings), name)
@@ -234,19 +233,19 @@ def find_sources(source: str) -> dict[str, Path | HubData]:
     found: dict[str, Path | HubData] = {}
     for file in _files_of(path):
         stem = next(file.name.removesuffix(end) for end in FILE_TYPES if file.name.endswith(end))
-        name = known.get(stem) or _hub_set(file) or ("" if path.is_dir() else TRAIN)
-        if name not in ("", TRAIN) and _has_train_problems(file):
-            name = "" if path.is_dir() else TRAIN
+        name = known.get(stem) or _hub_set(file) or ("" if path.is_dir() else _TRAIN)
+        if name not in ("", _TRAIN) and _has_train_problems(file):
+            name = "" if path.is_dir() else _TRAIN
         if name in found:
             raise ValueError(f"{found[name]} and {file} are both {name}; keep one of them")
         if name:
             found[name] = file
     if not found:
         raise ValueError(
-            f"{path} has none of the sets; expected files named {', '.join(known)}, such as {TRAIN}.json, and test sets not "
+            f"{path} has none of the sets; expected files named {', '.join(known)}, such as {_TRAIN}.json, and test sets not "
             "in a directory named train; or give one file of train problems"
         )
-    return {name: found[name] for name in SETS if name in found}
+    return {name: found[name] for name in _SETS if name in found}
 
 
 def _files_of(path: Path) -> list[Path]:
@@ -282,7 +281,7 @@ def _has_train_problems(file: Path) -> bool:
 
 def _warn_of_left_out(path: Path) -> None:
     """Warn of files that `find_sources` does not take for the test sets whose names they have."""
-    names = {raw for raw, _ in _SETS.values()} - {TRAIN}
+    names = {raw for raw, _ in _SETS.values()} - {_TRAIN}
     files = _files_of(path) if path.is_dir() else []
     left_out = [file.name for file in files if _has_train_problems(file) and file.name.partition(".")[0] in names]
     if left_out:
@@ -389,7 +388,8 @@ def find_repetitions(problems: Sequence[Problem]) -> dict[int, str]:
         # Two answers agree if the reward takes one for the other, as far as it tells without comparing formulas.
         answers = problems[first].answers
         if all(
-            any(compare(answers, answer, lambda *_: False) for answer in problems[other].answers) for other in others
+            any(equal_answers(answers, answer, lambda *_: False) for answer in problems[other].answers)
+            for other in others
         ):
             dropped |= dict.fromkeys(others, REPEATED)
         else:

@@ -58,7 +58,7 @@ _CHARACTERS = str.maketrans(
     }
 )  # fmt: skip
 
-COMMANDS = {
+LATEX_COMMANDS = {
     "dfrac": r"\frac", "tfrac": r"\frac", "cfrac": r"\frac", "dbinom": r"\binom", "tbinom": r"\binom",
     "geqslant": r"\geq", "geqq": r"\geq", "ge": r"\geq", "leqslant": r"\leq", "leqq": r"\leq", "le": r"\leq", "ne": r"\neq",
     "lt": "<", "gt": ">", "lbrace": r"\{", "rbrace": r"\}", "lvert": "|", "rvert": "|", "vert": "|", "lparen": "(",
@@ -129,7 +129,7 @@ _LAYOUT = tuple(
         (rf"^(?:\\[!,;:> ]|[~\s{ROW}])+|(?:\\[!,;:> ]|[~\s{ROW}]|\\$){{1,20}}$", ""),  # \, 5\
         (r"^(\*\*|__|`+)(?![*_`])(.+?)\1\Z", r"\2"),  # **42**; `42`
         (r"""^["“”]([^"“”]+)["“”]\Z""", r"\1"),  # "42"
-        (rf"\\({'|'.join(COMMANDS)})(?![a-zA-Z])", lambda m: COMMANDS[m[1]]),  # \dfrac12
+        (rf"\\({'|'.join(LATEX_COMMANDS)})(?![a-zA-Z])", lambda m: LATEX_COMMANDS[m[1]]),  # \dfrac12
         (
             r"\\(?:text(?:bf|rm|it|normal|sf|tt|up|sc)?|mbox|hbox|emph|bf|rm)\s*(?=\{)",
             r"\\text",

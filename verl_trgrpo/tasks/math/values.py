@@ -23,7 +23,7 @@ class TooLargeError(ArithmeticError):
     """A value has more digits than are worked out."""
 
 
-def draw(*key: Any) -> int:
+def stand_in(*key: Any) -> int:
     """Return a number of 64 bits that stands for a function at its arguments, the same in every process."""
     return int.from_bytes(hashlib.blake2b(repr(key).encode(), digest_size=8).digest(), "big")
 
@@ -52,7 +52,7 @@ def rational(tree: Tree, where: Mapping[str, Any], prime: int = 0) -> Any:
         values = [rational(part, where, prime) for part in parts if isinstance(part, tuple)]
         value = values[0]
         if kind in ("call", "symmetric"):
-            value = draw(parts[0], *(sorted(values) if kind == "symmetric" else values))
+            value = stand_in(parts[0], *(sorted(values) if kind == "symmetric" else values))
         for other in values[1:] if kind in ("+", "*", "/") else []:
             value = value + other if kind == "+" else value * (other if kind == "*" else _inverse(other, prime))
     else:
@@ -168,7 +168,7 @@ def _opaque(kind: str, parts: list[Any], values: list[Any]) -> Any:
     name = kind if isinstance(parts[0], tuple) else parts[0]
     if kind in ("gcd", "lcm", "symmetric"):
         name, rounded = ("gcd" if kind == "lcm" else name), sorted(rounded)
-    found = 1 + mpmath.ldexp(draw(name, *rounded), -64)
+    found = 1 + mpmath.ldexp(stand_in(name, *rounded), -64)
     return values[0] * values[1] / found if kind == "lcm" and len(values) == 2 else found
 
 

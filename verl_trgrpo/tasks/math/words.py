@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from verl_trgrpo.data.rows import normalize_text
-from verl_trgrpo.tasks.math.spelling import COMMANDS, plain_characters
+from verl_trgrpo.tasks.math.spelling import LATEX_COMMANDS, plain_characters
 
 # Presentation, which says nothing about the problem.
 _MARKUP = re.compile(
@@ -60,5 +60,5 @@ def _spelled(command: re.Match[str]) -> str:
     name = command[1]
     if name in _LAYOUT:
         return " "
-    name = COMMANDS.get(name, name).lstrip("\\")
+    name = LATEX_COMMANDS.get(name, name).lstrip("\\")
     return f" {_SPELLING.get(name, name)} "

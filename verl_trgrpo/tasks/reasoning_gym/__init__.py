@@ -6,8 +6,8 @@ _REWARD = f"{__name__}.reward"
 TASK = Task(
     rewards={
         "reasoning_gym/*": Scoring(
-            f"{_REWARD}:score_reasoning_gym", f"{_REWARD}:reference_response", mismatch=f"{_REWARD}:mismatch"
+            f"{_REWARD}:score_reasoning_gym", f"{_REWARD}:reference_response", mismatch=f"{_REWARD}:entry_mismatch"
         )
     },
-    builders={"reasoning-gym": Builder(f"{__name__}.rows:build", "build those of a reasoning-gym task")},
+    builders={"reasoning-gym": Builder(f"{__name__}.rows:build_reasoning_gym", "build those of a reasoning-gym task")},
 )

@@ -24,13 +24,13 @@ from verl_trgrpo.common.text import did_you_mean, first_line, shorten
 from verl_trgrpo.data.rows import contains
 from verl_trgrpo.tasks.answer_form import THINKING_OPENED, after_reasoning, last_tagged
 from verl_trgrpo.tasks.judge import Judges
-from verl_trgrpo.tasks.math.equality import compare
+from verl_trgrpo.tasks.math.equality import equal_answers
 from verl_trgrpo.tasks.math.reward import gold_text
 from verl_trgrpo.tasks.task import GroundTruthError, Score
 
 VERIFIER_SECONDS = 5.0
 """Processor time for one answer."""
-MAX_ANSWER_CHARS = 20_000
+_MAX_ANSWER_CHARS = 20_000
 
 # Tasks whose verifiers call `eval`, for lists, or sympy's `parse_expr`, for numbers with + - * / and for formulas; others only
 # compare strings and numbers.
@@ -63,7 +63,7 @@ _EXPRESSION = re.compile(
     re.DOTALL,
 )
 
-judge = Judges(f"{__name__}:verify")
+verifier_judge = Judges(f"{__name__}:verify")
 """This process's judges of reasoning-gym's answers."""
 
 # A word, a number, or a symbol other than marks around an answer or between its parts, and units.
@@ -85,10 +85,10 @@ def score_reasoning_gym(response: str, ground_truth: str, extra_info: Mapping[st
         extra_info: says whether the prompt opened the reasoning (`reward_input`).
 
     Raises:
-        GroundTruthError: see `read_ground_truth`; also if reasoning-gym does not have the task, refuses its configuration, or
+        GroundTruthError: see `read_entry`; also if reasoning-gym does not have the task, refuses its configuration, or
             its verifier raises for the entry's own answer, too.
     """
-    truth = read_ground_truth(ground_truth)
+    truth = read_entry(ground_truth)
     text = after_reasoning(response, bool((extra_info or {}).get(THINKING_OPENED)))
     answer = last_tagged(text or "")
     if answer is None:
@@ -96,7 +96,7 @@ def score_reasoning_gym(response: str, ground_truth: str, extra_info: Mapping[st
     return _score_answer(truth, ground_truth, answer.strip())
 
 
-def read_ground_truth(ground_truth: Any) -> dict[str, Any]:
+def read_entry(ground_truth: Any) -> dict[str, Any]:
     """Return the `task`, `config` and `entry` of a ground truth.
 
     Raises:
@@ -117,13 +117,13 @@ def read_ground_truth(ground_truth: Any) -> dict[str, Any]:
     return truth
 
 
-def mismatch(prompt: str, ground_truth: Any, extra_info: Mapping[str, Any]) -> str:
+def entry_mismatch(prompt: str, ground_truth: Any, extra_info: Mapping[str, Any]) -> str:
     """Return why a ground truth cannot be that of a prompt, or "": the question of its entry is not in the prompt.
 
     Raises:
-        GroundTruthError: see `read_ground_truth`.
+        GroundTruthError: see `read_entry`.
     """
-    question = read_ground_truth(ground_truth)["entry"].get("question")
+    question = read_entry(ground_truth)["entry"].get("question")
     if not isinstance(question, str) or contains(prompt, question):
         return ""
     return f"the question of the ground truth's entry, {shorten(question)}, is not in the prompt"
@@ -135,14 +135,14 @@ def _score_answer(truth: Mapping[str, Any], ground_truth: str, answer: str) -> S
         gold = gold_text(entry["answer"])
 
         def is_right(text: str) -> bool:
-            return compare([gold], text, lambda *_: False)
+            return equal_answers([gold], text, lambda *_: False)
 
         right = is_right(answer) and not _holds_more(answer, entry, task, is_right)
         return Score(float(right), acc=float(right))
     if not is_in_language(task, answer) or _is_not_finite(answer, entry):
         return Score(0.0, acc=0.0)
     try:
-        value, _ = judge.ask(ground_truth, answer, limit=VERIFIER_SECONDS, renew=task in EVALUATED_ENTRIES)
+        value, _ = verifier_judge.ask(ground_truth, answer, limit=VERIFIER_SECONDS, renew=task in EVALUATED_ENTRIES)
     except TimeoutError:
         return Score(0.0, acc=0.0, timed_out=1.0)
     if value is None:  # the verifier raised: because of the answer, unless the entry's own answer makes it raise, too
@@ -160,7 +160,10 @@ def _check_verifiable(ground_truth: str) -> None:
         raise GroundTruthError(refused)
     with contextlib.suppress(TimeoutError):
         renew = task in EVALUATED_ENTRIES
-        if right is not None and judge.ask(ground_truth, str(right), limit=VERIFIER_SECONDS, renew=renew)[0] is None:
+        if (
+            right is not None
+            and verifier_judge.ask(ground_truth, str(right), limit=VERIFIER_SECONDS, renew=renew)[0] is None
+        ):
             raise GroundTruthError(f"the verifier of task {task} raises for the entry's own answer {shorten(right)}")
 
 
@@ -181,7 +184,7 @@ def refusal(task: str, config: Mapping[str, Any]) -> str:
 
 def is_in_language(task: str, answer: str) -> bool:
     """Return whether the verifier of a task may read an answer: always, unless it evaluates answers."""
-    if len(answer) > MAX_ANSWER_CHARS:
+    if len(answer) > _MAX_ANSWER_CHARS:
         return False
     if task in LIST_TASKS:
         return _LIST.fullmatch(answer) is not None
@@ -281,9 +284,9 @@ def reference_response(ground_truth: str) -> str | None:
     """Return a response with the right answer, or None if the task states none.
 
     Raises:
-        GroundTruthError: see `read_ground_truth`.
+        GroundTruthError: see `read_entry`.
     """
-    answer = read_ground_truth(ground_truth)["entry"]["answer"]
+    answer = read_entry(ground_truth)["entry"]["answer"]
     return None if answer is None else f"<answer>{answer}</answer>"
 
 

@@ -17,11 +17,11 @@ from verl_trgrpo.common.progress import Progress, no_progress
 from verl_trgrpo.common.text import shorten
 from verl_trgrpo.data.rows import arrow_schema, build_row
 from verl_trgrpo.data.write import BuilderOptions
-from verl_trgrpo.tasks.math.equality import compare
+from verl_trgrpo.tasks.math.equality import equal_answers
 from verl_trgrpo.tasks.reasoning_gym.reward import dataset_of, reference_response, refusal, score_reasoning_gym
 from verl_trgrpo.tasks.task import Score
 
-INSTRUCTION = "Think step by step. Then give the final answer, and nothing else, inside <answer> and </answer>."
+_INSTRUCTION = "Think step by step. Then give the final answer, and nothing else, inside <answer> and </answer>."
 
 # Rows whose verifier is tried with wrong answers, and other rows' answers for each; the share of these that may be right.
 PROBED_ROWS, PROBED_ANSWERS, MAX_CHANCE = 20, 5, 0.5
@@ -32,7 +32,7 @@ MAX_COPIED, MAX_PIECES = 2, 12
 
 # Repeated questions in a row after which the search ends, and after which it warns for the first time.
 MAX_REPEATS = 5_000
-FIRST_WARNING = 500
+_FIRST_WARNING = 500
 
 _LIST_MARK = re.compile(r"^(?:\(?\w{1,2}[.)]|[-*•])\s*")  # 1. or -
 _QUOTED = re.compile(r"\[[^\]]*\]|\"[^\"]*\"|'[^']*'|`[^`]*`|\$[^$]*\$")
@@ -69,7 +69,7 @@ class ReasoningGymOptions(BuilderOptions):
         return [*messages, refused] if refused else messages
 
 
-def build(options: ReasoningGymOptions, progress: Progress = no_progress) -> dict[str, Any] | None:
+def build_reasoning_gym(options: ReasoningGymOptions, progress: Progress = no_progress) -> dict[str, Any] | None:
     """Write puzzles of a reasoning-gym task as train.parquet and test.parquet for veRL, with manifest.json.
 
     examples:
@@ -164,11 +164,15 @@ def copied_answers(truths: Sequence[str]) -> list[Probe]:
     """Return pieces of each question as answers, without those that equal the right answer."""
     entries = [(truth, json.loads(truth)["entry"]) for truth in truths]
     return _different_values(
-        [(truth, str(entry["answer"] or ""), piece) for truth, entry in entries for piece in pieces(entry["question"])]
+        [
+            (truth, str(entry["answer"] or ""), piece)
+            for truth, entry in entries
+            for piece in question_pieces(entry["question"])
+        ]
     )
 
 
-def pieces(question: str) -> list[str]:
+def question_pieces(question: str) -> list[str]:
     """Return parts of a question: its lines with and without what introduces them, what it quotes, and joined lines."""
     lines = [line for line in map(str.strip, question.splitlines()) if line]
     bare = [_LIST_MARK.sub("", line) for line in lines]
@@ -180,7 +184,7 @@ def pieces(question: str) -> list[str]:
 
 
 def _different_values(probes: Sequence[Probe]) -> list[Probe]:
-    return [probe for probe in probes if not compare([probe[1] or "-"], probe[2], lambda *_: False)]
+    return [probe for probe in probes if not equal_answers([probe[1] or "-"], probe[2], lambda *_: False)]
 
 
 def scored(probe: Probe) -> Score:
@@ -191,11 +195,11 @@ def scored(probe: Probe) -> Score:
 
 def _different(dataset: Any, seen: set[str], count: int) -> Iterator[dict[str, Any]]:
     """Yield the entries whose questions are not in `seen`, and add these; stop after `MAX_REPEATS` others in a row."""
-    found, repeats, warn_at = 0, 0, FIRST_WARNING
+    found, repeats, warn_at = 0, 0, _FIRST_WARNING
     for entry in dataset:
         if entry["question"] not in seen:
             seen.add(entry["question"])
-            found, repeats, warn_at = found + 1, 0, FIRST_WARNING
+            found, repeats, warn_at = found + 1, 0, _FIRST_WARNING
             yield entry
             continue
         repeats += 1
@@ -216,7 +220,7 @@ def _row(options: ReasoningGymOptions, entry: dict[str, Any]) -> dict[str, Any]:
         )
     return build_row(
         data_source=f"reasoning_gym/{options.task}",
-        prompt=[{"role": "user", "content": f"{entry['question']}\n\n{INSTRUCTION}"}],
+        prompt=[{"role": "user", "content": f"{entry['question']}\n\n{_INSTRUCTION}"}],
         ability="reasoning",
         ground_truth=truth,
     )

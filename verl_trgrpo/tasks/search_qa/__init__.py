@@ -10,13 +10,13 @@ _SETS = ("nq", "triviaqa", "popqa", "hotpotqa", "2wikimultihopqa", "musique", "b
 TASK = Task(
     rewards=dict.fromkeys(("search_qa", "searchR1_*"), _SCORING),
     foreign=dict.fromkeys(_SETS, _SCORING),
-    builders={"search-qa": Builder(f"{__name__}.rows:build", "build those of Search-R1's questions")},
+    builders={"search-qa": Builder(f"{__name__}.rows:build_search_qa", "build those of Search-R1's questions")},
     agent_loops={
         SEARCH_AGENT: AgentLoop(
             f"{__name__}.loop:SearchAgentLoop",
             override="agent=search_tags",
             section="search",
-            options=f"{__name__}.search_options:read_options",
+            options=f"{__name__}.search_options:read_search_options",
             opened=f"{__name__}.client:opened",
         )
     },

@@ -6,7 +6,7 @@ from typing import Any
 
 from verl_trgrpo.common.findings import Finding, Level
 from verl_trgrpo.tasks.search_qa.client import failures_of_servers
-from verl_trgrpo.tasks.search_qa.search_options import SECTION, SearchOptions, read_options
+from verl_trgrpo.tasks.search_qa.search_options import SECTION, SearchOptions, read_search_options
 
 _KEY = f"actor_rollout_ref.{SECTION}"
 
@@ -18,7 +18,7 @@ def run_checks(view: Any) -> list[Finding]:
         view: of the run, a ``checks.view.RunView``.
     """
     try:
-        options = read_options(view[_KEY])
+        options = read_search_options(view[_KEY])
         return [*_length_findings(view, options), *_server_findings(view, options)]
     except ValueError as error:
         return [Finding.error(_KEY, str(error))]

@@ -27,7 +27,7 @@ from verl_trgrpo.common.secrets import without_passwords
 from verl_trgrpo.retrieval import TOKEN_VARIABLE
 from verl_trgrpo.retrieval.index import Hit, as_unicode
 from verl_trgrpo.tasks.search_qa.format import defused, passages_text
-from verl_trgrpo.tasks.search_qa.search_options import SearchOptions, read_options
+from verl_trgrpo.tasks.search_qa.search_options import SearchOptions, read_search_options
 
 # Longer queries are cut; servers refuse very long ones.
 MAX_QUERY_CHARS = 1000
@@ -188,7 +188,7 @@ async def opened(settings: Mapping[str, Any] | None) -> AsyncIterator[None]:
 
     Raises a ValueError if the server does not answer: an evaluation without searches would look like a bad model.
     """
-    options = read_options(settings)
+    options = read_search_options(settings)
     client = shared_client(options)
     try:
         result = await client.search("test")

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 STOP_STRINGS = ("</search>", "</answer>")
 
-CORRECTION = (
+REMINDER = (
     "That turn had neither a search nor an answer. To search, write the query between <search> and </search>; to finish, "
     "write the answer between <answer> and </answer>."
 )

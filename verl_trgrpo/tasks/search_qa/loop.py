@@ -14,15 +14,15 @@ from verl_trgrpo.tasks.answer_form import CUT_OFF
 from verl_trgrpo.tasks.search_qa.checks import run_checks
 from verl_trgrpo.tasks.search_qa.client import shared_client
 from verl_trgrpo.tasks.search_qa.format import (
-    CORRECTION,
     LAST_TURN,
+    REMINDER,
     STOP_STRINGS,
     Action,
     model_text,
     observation_frame,
     read_action,
 )
-from verl_trgrpo.tasks.search_qa.search_options import read_options
+from verl_trgrpo.tasks.search_qa.search_options import read_search_options
 
 # More than text has on average; tokenizing a passage of a megabyte to keep 500 tokens would stop the event loop for seconds.
 _CHARS_PER_TOKEN = 16
@@ -69,7 +69,7 @@ class SearchAgentLoop(AgentLoopBase):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self._options = read_options((self.rollout_config.get("custom") or {}).get("search"))
+        self._options = read_search_options((self.rollout_config.get("custom") or {}).get("search"))
         self._response_length = self.rollout_config.response_length
         self._tokenizer: Any = self.tokenizer
 
@@ -131,7 +131,7 @@ class SearchAgentLoop(AgentLoopBase):
         """Return the text of the observation after a turn that did not answer."""
         if action.kind == "malformed":
             counts["malformed_turns"] += 1
-            return CORRECTION
+            return REMINDER
         with simple_timer("tool_calls", metrics):
             result = await shared_client(self._options).search(action.content)
         counts["searches"] += 1

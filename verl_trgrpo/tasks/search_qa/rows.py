@@ -40,7 +40,7 @@ from verl_trgrpo.tasks.search_qa import SEARCH_AGENT
 if TYPE_CHECKING:
     import pyarrow as pa
 
-INSTRUCTION = (
+_INSTRUCTION = (
     "Answer the question below. Begin each turn by thinking inside <think> and </think>. If a fact is missing, then write a "
     "query for the search engine inside <search> and </search>; the passages it finds are shown to you inside <information> "
     "and </information>. You may search several times. When you know the answer, write it inside <answer> and </answer>: "
@@ -49,12 +49,12 @@ INSTRUCTION = (
 
 # The sets that Search-R1 reports and veRL's reward router knows, in Search-R1's order.
 SetName = Literal["nq", "triviaqa", "popqa", "hotpotqa", "2wikimultihopqa", "musique", "bamboogle"]
-SETS: tuple[SetName, ...] = get_args(SetName)
+QUESTION_SETS: tuple[SetName, ...] = get_args(SetName)
 SPLITS = ("train", "dev", "test")
 
-HUB_DATASET = "RUC-NLPIR/FlashRAG_datasets"
+_HUB_DATASET = "RUC-NLPIR/FlashRAG_datasets"
 # A commit known when this was written; it could not be loaded then.
-HUB_REVISION = "d3adb4a4eb0c1424b404b65c69818a84b50476e6"
+_HUB_REVISION = "d3adb4a4eb0c1424b404b65c69818a84b50476e6"
 # The splits on the hub, each in a file such as nq/train.jsonl.
 HUB_SPLITS = {
     "nq": ("train", "dev", "test"),
@@ -67,10 +67,10 @@ HUB_SPLITS = {
 }
 
 # A reason for dropping rows, in the manifest.
-REPEATED = "repeats a question; its answers were added to the first"
+_REPEATED = "repeats a question; its answers were added to the first"
 
 # By set and split: the file, or None for one on the hub.
-Parts = dict[tuple[str, str], Path | None]
+_Parts = dict[tuple[str, str], Path | None]
 # File (train or test), set and split to read.
 Selection = Sequence[tuple[str, str, str]]
 
@@ -80,7 +80,7 @@ class Question:
     """A question and its answers.
 
     Args:
-        set_name: one of `SETS`.
+        set_name: one of `QUESTION_SETS`.
         text: the question, which ends with a question mark.
         answers: one or more strings that each answer it, without repetitions.
         origin: ``set/split#id``, with the row's number if it has no id.
@@ -110,7 +110,7 @@ class SearchQaOptions(BuilderOptions):
     source: str = "hf"
     limit: Annotated[int | None, "[1, inf)"] = None
     train_sets: tuple[SetName, ...] = ("nq", "hotpotqa")
-    test_sets: tuple[SetName, ...] = SETS
+    test_sets: tuple[SetName, ...] = QUESTION_SETS
     val_per_set: Annotated[int | None, "[1, inf)"] = None
 
     def problems(self) -> list[str]:
@@ -119,7 +119,7 @@ class SearchQaOptions(BuilderOptions):
         return [] if named else ["train_sets and test_sets are both empty; name at least one set"]
 
 
-def build(options: SearchQaOptions, progress: Progress = no_progress) -> dict[str, Any] | None:
+def build_search_qa(options: SearchQaOptions, progress: Progress = no_progress) -> dict[str, Any] | None:
     """Write Search-R1's questions as train.parquet and test.parquet for veRL, with manifest.json.
 
     examples:
@@ -139,7 +139,7 @@ def build(options: SearchQaOptions, progress: Progress = no_progress) -> dict[st
         ValueError: the source cannot be read or lacks a set that is asked for, rows are malformed, or the directory cannot
             be written.
     """
-    on_hub: Parts = {(name, split): None for name, splits in HUB_SPLITS.items() for split in splits}
+    on_hub: _Parts = {(name, split): None for name, splits in HUB_SPLITS.items() for split in splits}
     parts = on_hub if options.source == "hf" else local_parts(Path(options.source))
     selection = _select(options, parts)
     files = {f"{name}/{split}": path for _, name, split in selection if (path := parts[name, split])}
@@ -157,7 +157,7 @@ def build(options: SearchQaOptions, progress: Progress = no_progress) -> dict[st
     return data_set.write({split: map(_row, asked) for split, asked in questions.items()}, search_schema(), found)
 
 
-def _select(options: SearchQaOptions, parts: Parts) -> Selection:
+def _select(options: SearchQaOptions, parts: _Parts) -> Selection:
     """Return what to read.
 
     A set is tested on its test split, else dev, else train, but never on the one that is trained on.
@@ -177,7 +177,7 @@ def _select(options: SearchQaOptions, parts: Parts) -> Selection:
 
 
 def read_questions(
-    options: SearchQaOptions, selection: Selection, parts: Parts, progress: Progress = no_progress
+    options: SearchQaOptions, selection: Selection, parts: _Parts, progress: Progress = no_progress
 ) -> tuple[dict[str, list[Question]], dict[str, dict[str, Any]]]:
     """Return the questions of train, test and val, and the counts of their sources."""
     read: dict[str, dict[str, Any]] = {}
@@ -191,7 +191,7 @@ def read_questions(
         questions[role] += drawn
         if role == "test" and options.val_per_set:
             questions["val"] += draw(drawn, options.val_per_set, f"val/{name}/{options.seed}")
-        dropped = {REPEATED: len(found) - len(kept), NOT_DRAWN: len(kept) - len(drawn)}
+        dropped = {_REPEATED: len(found) - len(kept), NOT_DRAWN: len(kept) - len(drawn)}
         read[f"{name}/{split} for {role}"] = counts(len(drawn), dropped)
     return questions, read
 
@@ -218,7 +218,7 @@ def _row(question: Question) -> dict[str, Any]:
 
 def search_prompt(question: str) -> list[dict[str, str]]:
     """Return the chat message ``{"role": ..., "content": ...}`` that asks `question`."""
-    return [{"role": "user", "content": f"{INSTRUCTION}\n\nQuestion: {question}"}]
+    return [{"role": "user", "content": f"{_INSTRUCTION}\n\nQuestion: {question}"}]
 
 
 def search_schema() -> "pa.Schema":
@@ -232,14 +232,14 @@ def search_schema() -> "pa.Schema":
     )
 
 
-def local_parts(source: Path) -> Parts:
+def local_parts(source: Path) -> _Parts:
     """Return the parts in a directory, in files such as ``nq/train.jsonl`` or ``hotpotqa/hotpot_dev_fullwiki_v1.json``.
 
     Raises:
         ValueError: there are none, or two files of one part.
     """
-    parts: Parts = {}
-    for name, split in product(SETS, SPLITS):
+    parts: _Parts = {}
+    for name, split in product(QUESTION_SETS, SPLITS):
         found = [
             file
             for file in data_entries((source / name).glob("*"))
@@ -262,7 +262,7 @@ def _read_part(name: str, split: str, path: Path | None) -> list[Question]:
     """
     if path is None:
         # Without the file's name the library would fetch all splits of the set.
-        records = load_hub(HUB_DATASET, HUB_REVISION, split, name, {split: f"{name}/{split}.jsonl"})
+        records = load_hub(_HUB_DATASET, _HUB_REVISION, split, name, {split: f"{name}/{split}.jsonl"})
     else:
         records = read_records(path, f"{name}/{split}")
     answerable = (record for record in records if record.row.get("answerable", True))  # MuSiQue-Full has others

@@ -74,7 +74,7 @@ def _is_address(url: Any) -> bool:
         return False
 
 
-def read_options(settings: Mapping[str, Any] | None) -> SearchOptions:
+def read_search_options(settings: Mapping[str, Any] | None) -> SearchOptions:
     """Build the options from a section of a configuration, in which `url` may be a list.
 
     Raises:

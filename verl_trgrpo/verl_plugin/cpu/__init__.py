@@ -1,10 +1,10 @@
 """Run veRL on a machine without an accelerator: platform, FSDP2 engine, vLLM adaptations. Active only when chosen.
 
-Chosen means the variables of :data:`ENVIRONMENT` together with ``platform=cpu`` in the configuration (``+platform=cpu`` on
+Chosen means the variables of :data:`CPU_ENVIRONMENT` together with ``platform=cpu`` in the configuration (``+platform=cpu`` on
 stock veRL); the launcher sets both when it finds no accelerator.
 """
 
-ENVIRONMENT = {
+CPU_ENVIRONMENT = {
     # veRL's own switch between platforms.
     "VERL_PLATFORM": "cpu",
     # GiB of key-value cache for each vLLM replica: plenty for a model of a few million parameters, enough for a batch of

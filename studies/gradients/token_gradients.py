@@ -1,37 +1,76 @@
 """Measure gradients of single tokens' log-probabilities, at the logits in closed form and at parameters by batched autograd,
-and the effect of token weights on them: the measurement, files and tables of ``verl-trgrpo analyze``.
-"""
+and the effect of token weights on them.
+
+example, from a checkout:
+  python -m studies.gradients.token_gradients --model runs/tr_grpo/global_step_350 --data train.parquet --out DIR \\
+      --shaping sigmoid linear:alpha=0.3
+
+--out receives gradients.json; README.md explains each figure. Exit code: 0 fine, 1 failed, or a token's gradient is outside its
+theoretical bounds, 2 wrong input, 130 interrupted."""
 
 from __future__ import annotations
 
 import math
 import random
+import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import torch
 
-from verl_trgrpo.analysis.options import UNIFORM, AnalyzeOptions
-from verl_trgrpo.analysis.rollouts import (
+from studies.gradients.tokens import parse_shaping, shaping_problems
+from studies.rollouts import (
     Rollout,
+    RolloutOptions,
     chunks,
     open_policy,
     rollout_log_probs,
     rollout_logits,
     sample_rollouts,
 )
-from verl_trgrpo.analysis.tokens import write_tokens
 from verl_trgrpo.common.files import write_json
-from verl_trgrpo.common.progress import Progress
+from verl_trgrpo.common.options import exit_code, parse_options
+from verl_trgrpo.common.progress import Progress, interruptible
 from verl_trgrpo.common.text import text_table
-from verl_trgrpo.evaluation.checkpoint import model_label
+from verl_trgrpo.core import Shaping
 from verl_trgrpo.runs.environment import provenance
 
 QUARTERS = 4
+UNIFORM = "uniform"
 
 _MEMORY_BYTES = 256 * 2**20
+
+
+@dataclass(frozen=True, kw_only=True)
+class GradientOptions(RolloutOptions):
+    """One measurement.
+
+    Args:
+        model: run directory, whose latest checkpoint is taken, one of its global_step_N, Hugging Face directory or hub name.
+        out: directory for the results.
+        shaping: NAME or NAME:PARAMETER=VALUE,...; sigmoid is TR-GRPO's.
+        parameters: parameters to differentiate by, those with this in their names between dots, such as layers.3 or
+            mlp.down_proj; all for all.
+        tokens: at most so many get a backward pass of their own.
+    """
+
+    model: str
+    out: Path
+    shaping: tuple[str, ...] = ("sigmoid",)
+    parameters: str = "all"
+    tokens: Annotated[int, "[1, inf)"] = 2000
+
+    def problems(self) -> list[str]:
+        """Return what is wrong with the shapings."""
+        return shaping_problems(self.shaping) or ([] if self.shaping else ["shaping is empty; give at least one"])
+
+    @property
+    def shapings(self) -> dict[str, Shaping]:
+        """Return the shapings by the string that names them, after `UNIFORM`."""
+        return {text: parse_shaping(text) for text in (UNIFORM, *self.shaping)}
 
 
 class LogitGradients(NamedTuple):
@@ -46,30 +85,6 @@ class LogitGradients(NamedTuple):
     log_probs: torch.Tensor
     one_minus_prob: torch.Tensor
     norms: torch.Tensor
-
-
-def analyze(options: AnalyzeOptions, progress: Progress) -> tuple[str, bool]:
-    """Measure gradients of tokens, write the page of tokens, and all results into ``options.directory``.
-
-    Returns:
-        the result as text, and whether all tokens are within the theoretical bounds.
-
-    Raises:
-        ValueError: a device, model, data file or parameter name does not exist, or rewards are equal in every group.
-        RuntimeError: a sharded checkpoint cannot be merged.
-    """
-    prompts, model = open_policy(options, options.model, options.directory)
-    if not options.only_tokens:
-        chosen_parameters(model, options.parameters)  # reports a wrong name before the work
-    rollouts = sample_rollouts(prompts, model, options, progress, differing=not options.only_tokens)
-    page = options.directory / "tokens.html"
-    write_tokens(page, model_label(options.model), prompts.tokenizer, model, rollouts, options, progress)
-    if options.only_tokens:
-        return str(page), True
-    path = options.directory / "gradients.json"
-    figures = analyze_gradients(model, rollouts, options, progress)
-    write_json(path, {"options": asdict(options)} | provenance(Path(__file__).parent) | figures, default=str)
-    return f"{gradient_text(figures)}\n\n{path}, {page}", figures["envelope"]["holds"]
 
 
 def chosen_parameters(model: Any, name: str) -> list[torch.Tensor]:
@@ -87,12 +102,12 @@ def chosen_parameters(model: Any, name: str) -> list[torch.Tensor]:
 
 
 def analyze_gradients(
-    model: Any, rollouts: Sequence[Rollout], options: AnalyzeOptions, progress: Progress
+    model: Any, rollouts: Sequence[Rollout], options: GradientOptions, progress: Progress
 ) -> dict[str, Any]:
     """Measure the gradients of a model's own rollouts, before and after weighting.
 
     Returns:
-        the figures as JSON types; docs/analysis.md explains each.
+        the figures as JSON types; README.md explains each.
 
     Raises:
         ValueError: no parameter has the name.
@@ -308,3 +323,21 @@ def gradient_text(figures: Mapping[str, Any]) -> str:
         about = "before weighting" if name == UNIFORM else f"mean weight {effect['mean_weight']:.4f}"
         lines += ["", f"{name}: {about}", text_table(rows, _HEAD, "r" * len(_HEAD))]
     return "\n".join(lines)
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run the command line and return the exit code."""
+    options = parse_options(GradientOptions, "python -m studies.gradients.token_gradients", argv=argv)
+    path = options.out / "gradients.json"
+    with interruptible() as progress:
+        prompts, model = open_policy(options, options.model, options.out)
+        chosen_parameters(model, options.parameters)  # reports a wrong name before the work
+        rollouts = sample_rollouts(prompts, model, options, progress)
+        figures = analyze_gradients(model, rollouts, options, progress)
+    write_json(path, {"options": asdict(options)} | provenance(Path(__file__).parent) | figures, default=str)
+    sys.stdout.write(f"{gradient_text(figures)}\n\n{path}\n")
+    return int(not figures["envelope"]["holds"])
+
+
+if __name__ == "__main__":
+    sys.exit(exit_code(partial(main, sys.argv[1:])))

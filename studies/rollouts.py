@@ -1,4 +1,4 @@
-"""Load a checkpoint, and sample rollouts with group-relative advantages, with plain transformers; studies use it, too.
+"""Load a checkpoint, and sample rollouts with group-relative advantages, with plain transformers.
 
 What several responses have in common is computed once: a prompt for its whole group, and a beginning for all that share it.
 """
@@ -7,15 +7,16 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Annotated, Any, NamedTuple, TypeVar
 
 import torch
 from omegaconf import DictConfig, OmegaConf
 from torch.nn.functional import pad
 from transformers import DynamicCache
 
-from verl_trgrpo.analysis.options import RolloutOptions
+from verl_trgrpo.common.options import Options
 from verl_trgrpo.common.progress import Progress
 from verl_trgrpo.common.text import first_line
 from verl_trgrpo.core import group_relative_advantages
@@ -31,6 +32,27 @@ from verl_trgrpo.verl_plugin.cpu.attention import GROUPED
 _RESPONSES_AT_ONCE = 64
 
 Item = TypeVar("Item")
+
+
+@dataclass(frozen=True, kw_only=True)
+class RolloutOptions(Options):
+    """What is sampled.
+
+    Args:
+        data: prompts (.parquet, .json, .jsonl); for a run's checkpoint with the run's options of the chat template.
+        device: cpu, cuda, cuda:1, ...
+        prompts: number of prompts, drawn from the file with the seed.
+        samples: responses to each, sampled at temperature 1; at least 2, since advantages compare them.
+        max_tokens: longest response.
+        seed: of prompts, sampling and intervals.
+    """
+
+    data: Path
+    device: str = "cpu"
+    prompts: Annotated[int, "[1, inf)"] = 16
+    samples: Annotated[int, "[2, inf)"] = 8
+    max_tokens: Annotated[int, "[1, inf)"] = 512
+    seed: int = 0
 
 
 class Batch(NamedTuple):
@@ -256,7 +278,7 @@ def sample_rollouts(
         raise ValueError(
             f"{model.name_or_path}: all {options.samples} responses to each of {len(rows)} prompts got "
             "equal rewards, so no token has a gradient; use more prompts or samples, or another checkpoint, or view them with "
-            "--only-tokens"
+            "studies.gradients.tokens"
         )
     return rollouts
 

@@ -7,13 +7,12 @@ from html.parser import HTMLParser
 import pytest
 import torch
 
-from tests.analysis.conftest import command
+from studies.gradients import token_gradients
+from studies.gradients.tokens import Shown, Token, choose, main, parse_shaping, render_tokens, token_figures
+from studies.rollouts import Rollout
 from tests.core.reference import published_weight
-from verl_trgrpo.analysis.options import parse_shaping
-from verl_trgrpo.analysis.rollouts import Rollout
-from verl_trgrpo.analysis.tokens import Shown, Token, choose, render_tokens, token_figures
-from verl_trgrpo.cli.main import main
-from verl_trgrpo.data.renderer import pieces
+from tests.studies.policies import command
+from verl_trgrpo.data.renderer import token_pieces
 
 
 def test_figures_of_every_token(policy, rollouts):
@@ -58,9 +57,9 @@ class ByteTokenizer:
 
 def test_a_character_of_several_tokens_comes_whole():
     ids = list("a ü 漢 b".encode())
-    texts = pieces(ByteTokenizer(), ids)
+    texts = token_pieces(ByteTokenizer(), ids)
     assert len(texts) == len(ids) and "".join(texts) == "a ü 漢 b" and "ü" in texts and "漢" in texts
-    assert pieces(ByteTokenizer(), [*b"x", 0xE6]) == ["x", "\ufffd"]
+    assert token_pieces(ByteTokenizer(), [*b"x", 0xE6]) == ["x", "\ufffd"]
 
 
 class Collector(HTMLParser):
@@ -91,16 +90,17 @@ def test_the_text_of_a_model_is_escaped_and_two_thousand_tokens_fit():
     assert shares[3].startswith("--p:0.700;--w:0.250;")
 
 
-def test_the_command_writes_the_page_alone(data, tmp_path, capsys):
-    assert main(command(data, tmp_path / "out", "--only-tokens")) == 0
+def test_the_program_writes_the_page_alone(data, tmp_path, capsys):
+    assert main(command(data, tmp_path / "out")) == 0
     assert {path.name for path in (tmp_path / "out").iterdir()} == {"tokens.html"}
     assert "tokens.html" in capsys.readouterr().out
 
 
-def test_equal_rewards_are_shown_too(data, tmp_path, capsys):
+def test_equal_rewards_are_shown_too(data, tmp_path):
     few = {"prompts": 2, "samples": 2, "max_tokens": 3}
-    assert main(command(data, tmp_path, **few)) == 2 and "equal rewards" in capsys.readouterr().err
-    assert main(command(data, tmp_path, "--only-tokens", **few)) == 0
+    with pytest.raises(ValueError, match="equal rewards"):
+        token_gradients.main(command(data, tmp_path, **few))
+    assert main(command(data, tmp_path, **few)) == 0
     page = Collector()
     page.feed((tmp_path / "tokens.html").read_text())
     assert [tag for tag, _ in page.tags].count("span") == 12

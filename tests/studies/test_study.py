@@ -1,11 +1,15 @@
 """Reading studies: what they may say, and everything that is wrong at once."""
 
+import dataclasses
 from pathlib import Path
 
 import pytest
 
+from studies.comparisons.run import main
+from studies.comparisons.study import Study, read_study
+from tests.common.test_secrets import PASSWORD, URL
 from verl_trgrpo.common.findings import InvalidInputError
-from verl_trgrpo.compare.study import Study, read_study
+from verl_trgrpo.common.options import exit_code
 
 SHIPPED = Path(__file__).parents[2] / "studies" / "comparisons"
 TEXT = """
@@ -84,3 +88,23 @@ def test_the_shipped_studies_are_readable_and_state_hypotheses(path):
     study = read_study(path)
     assert study.hypotheses
     assert len(study.seeds) >= 2
+
+
+@pytest.mark.parametrize("field", [field.name for field in dataclasses.fields(Study)])
+@pytest.mark.parametrize(
+    "written",
+    ["'{}'", "[a, '{}']", "{{a: {{b: '{}'}}}}", "{{'{}': 1}}", "'{}' # ]", "['{}'",
+     '"http:\\x2f/u:hunter2@h"', "${{oc.env:AN_ADDRESS}}"],
+)  # fmt: skip
+def test_a_study_with_a_password_is_refused_and_not_repeated(tmp_path, monkeypatch, capfd, field, written):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("AN_ADDRESS", URL)
+    study = {
+        "title": "t", "script": "t.py", "data": "{train: t.parquet, test: t.parquet}", "model": "m", "seeds": "[0]",
+        "baseline": "a", "arms": "{a: {}}",
+    } | {field: written.format(URL)}  # fmt: skip
+    (tmp_path / "t.py").write_text("raise SystemExit(3)")
+    (tmp_path / "t.parquet").touch()
+    (tmp_path / "s.yaml").write_text("".join(f"{key}: {value}\n" for key, value in study.items()))
+    assert exit_code(lambda: main(["s.yaml", "--out", "out"])) == 2
+    assert PASSWORD not in "".join(capfd.readouterr()) and not (tmp_path / "out").exists()

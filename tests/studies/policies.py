@@ -1,10 +1,12 @@
 """Rollouts of the tiny model, and a model of two layers whose gradients at them are quick to compute."""
 
+from pathlib import Path
+
 import pandas
 import pytest
 
-from verl_trgrpo.analysis.options import AnalyzeOptions
-from verl_trgrpo.analysis.rollouts import load_policy, sample_rollouts
+from studies.gradients.token_gradients import GradientOptions
+from studies.rollouts import load_policy, sample_rollouts
 from verl_trgrpo.common.progress import no_progress
 from verl_trgrpo.demos.puzzles import CHECKPOINT
 from verl_trgrpo.tasks.knights_and_knaves.puzzles import generate_puzzles, puzzle_row
@@ -13,15 +15,15 @@ SIZES = {"prompts": 3, "samples": 4, "max_tokens": 40, "seed": 1}
 
 
 def options(data, **changes):
-    return AnalyzeOptions(model=str(CHECKPOINT), data=data, **{**SIZES, **changes})
+    return GradientOptions(model=str(CHECKPOINT), out=Path("unused"), data=data, **{**SIZES, **changes})
 
 
 def command(data, out, *more, **changes):
-    """Return the words of the command with the same sizes as `options`."""
+    """Return words for a program of `studies/gradients` with the same sizes as `options`."""
     sizes = [
         word for name, value in {**SIZES, **changes}.items() for word in (f"--{name.replace('_', '-')}", str(value))
     ]
-    return ["analyze", "--model", str(CHECKPOINT), "--data", str(data), "--out", str(out), *sizes, *more]
+    return ["--model", str(CHECKPOINT), "--data", str(data), "--out", str(out), *sizes, *more]
 
 
 def write_puzzles(path, count):
@@ -35,7 +37,7 @@ def write_puzzles(path, count):
 
 @pytest.fixture(scope="session")
 def data(tmp_path_factory):
-    return write_puzzles(tmp_path_factory.mktemp("analysis") / "train.parquet", 6)
+    return write_puzzles(tmp_path_factory.mktemp("puzzles") / "train.parquet", 6)
 
 
 @pytest.fixture(scope="session")

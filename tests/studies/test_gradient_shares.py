@@ -1,4 +1,4 @@
-"""``verl-trgrpo analyze``: its figures against direct computations, its files and its refusals."""
+"""The effect of weights on gradients: figures against direct computations, files and refusals of the program."""
 
 import json
 import shutil
@@ -10,17 +10,18 @@ import pytest
 import torch
 from omegaconf import OmegaConf
 
-from tests.analysis.conftest import command, options
-from tests.core.reference import published_weight
-from verl_trgrpo.analysis.gradients import (
+from studies.gradients.token_gradients import (
     analyze_gradients,
     chosen_parameters,
     logit_gradients,
+    main,
     token_gradient_norms,
 )
-from verl_trgrpo.analysis.options import parse_shaping
-from verl_trgrpo.analysis.rollouts import load_policy, rollout_log_probs, rollout_logits, sample_rollouts
-from verl_trgrpo.cli.main import main
+from studies.gradients.tokens import parse_shaping
+from studies.rollouts import load_policy, rollout_log_probs, rollout_logits, sample_rollouts
+from tests.core.reference import published_weight
+from tests.studies.policies import command, options
+from verl_trgrpo.common.options import exit_code
 from verl_trgrpo.common.progress import no_progress
 from verl_trgrpo.demos.puzzles import CHECKPOINT
 from verl_trgrpo.tasks.search_qa import SEARCH_AGENT
@@ -180,14 +181,14 @@ def test_shapings_are_parsed_with_their_parameters():
         options(Path("train.parquet"), shaping=("linear:alpha=x", "nosuch"))
 
 
-def test_the_command_writes_tables_json_and_a_page(data, tmp_path, capsys):
+def test_the_program_writes_tables_and_json(data, tmp_path, capsys):
     assert main(command(data, tmp_path, "--tokens", "20", "--parameters", "layers.3")) == 0
     said = capsys.readouterr().out
     assert "all tokens are within" in said and str(tmp_path / "gradients.json") in said
     figures = json.loads((tmp_path / "gradients.json").read_text())
     assert figures["versions"]["torch"] == version("torch")
     assert figures["envelope"]["holds"] and set(figures["shapings"]) == {"uniform", "sigmoid"}
-    assert {path.name for path in tmp_path.iterdir()} == {"gradients.json", "tokens.html"}
+    assert {path.name for path in tmp_path.iterdir()} == {"gradients.json"}
 
 
 def test_a_model_with_a_recurrent_state_is_refused(tmp_path):
@@ -209,6 +210,6 @@ def test_a_model_with_a_recurrent_state_is_refused(tmp_path):
     ],
 )
 def test_wrong_input_is_named_in_one_line(data, tmp_path, capsys, arguments, message):
-    assert main(command(data, tmp_path, *arguments)) == 2
+    assert exit_code(lambda: main(command(data, tmp_path, *arguments))) == 2
     error = capsys.readouterr().err.strip().splitlines()[-1]
     assert error.startswith("error: ") and message in error

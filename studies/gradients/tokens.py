@@ -1,27 +1,82 @@
-"""Write a page that shows the effect of token weights: every token of some responses, coloured by its figures."""
+"""Write a page that shows the effect of token weights: every token of some responses, coloured by its figures.
+
+example, from a checkout:
+  python -m studies.gradients.tokens --model runs/tr_grpo/global_step_350 --data test.parquet --out DIR
+
+--out receives tokens.html; README.md explains it. Exit code: 0 fine, 1 failed, 2 wrong input, 130 interrupted."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import torch
+from omegaconf import OmegaConf
 
+from studies.rollouts import Rollout, RolloutOptions, chunks, open_policy, rollout_logits, sample_rollouts
 from verl_trgrpo import __version__
-from verl_trgrpo.analysis.options import AnalyzeOptions
-from verl_trgrpo.analysis.rollouts import Rollout, chunks, rollout_logits
 from verl_trgrpo.common.files import write_text
-from verl_trgrpo.common.progress import Progress, no_progress
+from verl_trgrpo.common.findings import messages_of
+from verl_trgrpo.common.options import exit_code, parse_options
+from verl_trgrpo.common.progress import Progress, interruptible, no_progress
 from verl_trgrpo.common.text import render_page
+from verl_trgrpo.core import Shaping, make_shaping
 from verl_trgrpo.data.prompts import BoundedTokenizer
-
-if TYPE_CHECKING:
-    from verl_trgrpo.core import Shaping
+from verl_trgrpo.evaluation.checkpoint import model_label
 
 _TEMPLATE = Path(__file__).with_name("tokens.html.jinja")
 # Number of groups of which two responses are shown.
 _GROUPS = 8
+
+
+@dataclass(frozen=True, kw_only=True)
+class TokensOptions(RolloutOptions):
+    """One page.
+
+    Args:
+        model: run directory, whose latest checkpoint is taken, one of its global_step_N, Hugging Face directory or hub name.
+        out: directory for the page.
+        shaping: NAME or NAME:PARAMETER=VALUE,...; sigmoid is TR-GRPO's.
+        tokens: at most so many are shown.
+    """
+
+    model: str
+    out: Path
+    shaping: str = "sigmoid"
+    tokens: Annotated[int, "[1, inf)"] = 2000
+
+    def problems(self) -> list[str]:
+        """Return what is wrong with the shaping."""
+        return shaping_problems([self.shaping])
+
+
+def parse_shaping(text: str) -> Shaping:
+    """Build the shaping of ``name`` or ``name:parameter=value,...``, such as ``sigmoid:reverse=true,tau=6``.
+
+    Raises:
+        ValueError: it cannot be built, or needs more than probabilities.
+    """
+    name, _, rest = text.partition(":")
+    parameters: Any = OmegaConf.from_dotlist(rest.split(",") if rest else [])
+    shaping = make_shaping(name, **parameters)
+    if not shaping.probs_only:
+        raise ValueError(f"shaping={text} needs {', '.join(shaping.inputs)}; only probabilities are known here")
+    return shaping
+
+
+def shaping_problems(texts: Sequence[str]) -> list[str]:
+    """Return what is wrong with shapings for `parse_shaping`."""
+    messages = []
+    for text in texts:
+        try:
+            parse_shaping(text)
+        except ValueError as error:
+            messages += messages_of(error)
+    return messages
 
 
 class Token(NamedTuple):
@@ -101,13 +156,13 @@ def write_tokens(
     tokenizer: BoundedTokenizer,
     model: Any,
     rollouts: Sequence[Rollout],
-    options: AnalyzeOptions,
+    options: TokensOptions,
     progress: Progress,
 ) -> None:
-    """Write a page about some of `rollouts` for the first shaping; `label` names the model in its title."""
-    name = options.shaping[0]
+    """Write a page about some of `rollouts`; `label` names the model in its title."""
+    name = options.shaping
     chosen = choose(rollouts, options.samples, options.tokens)
-    shown = token_figures(tokenizer, model, chosen, options.shapings[name], progress)
+    shown = token_figures(tokenizer, model, chosen, parse_shaping(name), progress)
     tokens = [token for one in shown for token in one.tokens]
     rare = [token for token in tokens if token.prob < 0.25]
     figures = {"tokens with p < 0.25": f"{len(rare) / len(tokens):.1%} of those shown"}
@@ -130,3 +185,19 @@ def render_tokens(title: str, shaping: str, shown: Sequence[Shown], figures: Map
         _TEMPLATE, title=title, shaping=shaping, shown=shown, figures=figures, version=__version__,
         lowest=lowest, highest=highest, spread=(highest - lowest) or 1.0, strongest=strongest,
     )  # fmt: skip
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run the command line and return the exit code."""
+    options = parse_options(TokensOptions, "python -m studies.gradients.tokens", argv=argv)
+    page = options.out / "tokens.html"
+    with interruptible() as progress:
+        prompts, model = open_policy(options, options.model, options.out)
+        rollouts = sample_rollouts(prompts, model, options, progress, differing=False)
+        write_tokens(page, model_label(options.model), prompts.tokenizer, model, rollouts, options, progress)
+    sys.stdout.write(f"{page}\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(exit_code(partial(main, sys.argv[1:])))

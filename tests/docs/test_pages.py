@@ -12,7 +12,7 @@ import pytest
 from tests.fresh import run_fresh
 from verl_trgrpo.core import available_shapings
 
-DOCS = Path(__file__).parents[1] / "docs"
+DOCS = Path(__file__).parents[2] / "docs"
 
 
 def test_the_first_page_is_short():

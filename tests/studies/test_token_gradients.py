@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from verl_trgrpo.analysis.gradients import logit_gradients, token_gradient_norms, weighted_gradients
+from studies.gradients.token_gradients import logit_gradients, token_gradient_norms, weighted_gradients
 
 
 def some_logits(rows=50, vocabulary=30, scale=4.0, seed=0):

@@ -10,21 +10,23 @@ from pathlib import Path
 
 import pytest
 
-from verl_trgrpo.compare.arms import run_directory
-from verl_trgrpo.compare.comparison import compare_runs
-from verl_trgrpo.compare.runner import (
+from studies.comparisons.run import (
     LOCK,
     Inputs,
     all_unpacked,
     finished_runs,
+    main,
     make_inputs,
     run_command,
+    run_directory,
     run_study,
     write_tables,
 )
-from verl_trgrpo.compare.study import Study
+from studies.comparisons.study import Study
+from verl_trgrpo.compare.comparison import compare_runs
 from verl_trgrpo.runs.records import read_record, write_record
 
+ROOT = Path(__file__).parents[2]
 TRAINER = Path(__file__).with_name("made_up_trainer.py")
 INPUTS = Inputs(TRAINER, TRAINER, "a/model")
 STUDY = Study(
@@ -110,8 +112,8 @@ def test_signals_end_the_runs_under_way(tmp_path, number):
         "baseline: a\narms:\n  a: {height: 1, wait: 36000}\n  b: {height: 1, wait: 36000}\n  c: {height: 1, wait: 36000}\n"
     )
     out = tmp_path / "out"
-    words = [sys.executable, "-m", "verl_trgrpo", "compare", str(tmp_path / "study.yaml"), "--jobs", "2"]
-    process = subprocess.Popen([*words, "--out", str(out)], stderr=subprocess.PIPE, text=True)
+    words = [sys.executable, "-m", "studies.comparisons.run", str(tmp_path / "study.yaml"), "--jobs", "2"]
+    process = subprocess.Popen([*words, "--out", str(out)], cwd=ROOT, stderr=subprocess.PIPE, text=True)
     deadline = time.monotonic() + 3600
     logs = [run_directory(out, arm, 0) / "run.log" for arm in "ab"]
     while not all(log.is_file() and "waiting" in log.read_text() for log in logs):
@@ -212,3 +214,42 @@ def test_data_and_model_are_prepared_by_the_study_s_commands_in_their_order(tmp_
     with pytest.raises(ValueError, match=r"data.test=.*nowhere.parquet does not exist"):
         make_inputs(replace(STUDY, data=STUDY.data | {"test": "nowhere.parquet"}), out)
     assert make_inputs(STUDY, out).model == "a/model"
+
+
+@pytest.fixture
+def study(tmp_path):
+    (tmp_path / "train.parquet").touch()
+    path = tmp_path / "heights.yaml"
+    path.write_text(
+        f"title: Heights\nscript: {TRAINER}\ndata: {{train: train.parquet, test: train.parquet}}\nmodel: m\nseeds: [0, 1]\n"
+        "baseline: grpo\narms:\n  grpo: {height: 0.5}\n  tr_grpo: {height: 0.6}\nhypotheses: [tr_grpo is higher]\n"
+    )
+    return path
+
+
+def test_runs_and_prints_the_table(study, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert main([str(study), "--jobs", "2"]) == 0
+    shown = capsys.readouterr()
+    assert "2 arms x 2 seeds" in shown.err
+    out = tmp_path / "runs" / "compare" / "heights"
+    assert (out / "table.md").read_text() in shown.out and "None" not in shown.out
+    assert "0.605 [0.541, 0.669]" in shown.out
+    assert "- tr_grpo is higher" in shown.out
+    assert main([str(study)]) == 0
+    assert "0.605 [0.541, 0.669]" in capsys.readouterr().out
+
+
+def test_a_failed_run_gives_exit_code_1_and_is_named(study, tmp_path, capsys):
+    words = [str(study), "--out", str(tmp_path / "out"), "arms.tr_grpo.fail-once=disk"]
+    assert main(words) == 1
+    shown = capsys.readouterr()
+    assert "failed: " in shown.err
+    assert "planted failure: disk" in shown.err
+    assert "2 of 4 runs are not finished" in shown.out
+    assert main(words) == 0
+
+
+def test_an_accuracy_that_no_run_logged_is_said_with_those_that_they_did(study, tmp_path):
+    with pytest.raises(ValueError, match=r"accuracy=val-core/kk/acc: .*val-core/kk_3ppl/acc/mean@1"):
+        main([str(study), "--out", str(tmp_path / "out"), "accuracy=val-core/kk/acc"])

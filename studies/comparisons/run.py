@@ -1,4 +1,12 @@
-"""Train every arm of a study with every seed, several at once, and write the tables of the finished runs."""
+"""Train every arm of a study with every seed, several at once; print a table of means with 95 % intervals and paired tests.
+
+examples, from a checkout:
+  python -m studies.comparisons.run studies/comparisons/kk_tiny.yaml --jobs 2    tiny models
+  python -m studies.comparisons.run studies/comparisons/small_lm.yaml --jobs 2   the main study of docs/results.md
+  python -m studies.comparisons.run studies/comparisons/kk_tiny.yaml seeds=[0,1] settings.steps=4 --arms grpo tr_grpo --out DIR
+
+Each run has its directory, OUT/runs/ARM/seed-N. OUT receives table.md and table.json. The same command continues an interrupted
+study: it starts only runs that have not finished. Exit code: 0 fine, 1 a run failed, 2 wrong input, 130 interrupted."""
 
 from __future__ import annotations
 
@@ -9,19 +17,24 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from dataclasses import asdict
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
+import tyro
+
+from studies.comparisons.study import OUT, Study, is_file_name, read_study
 from verl_trgrpo.common.files import BusyError, file_sha256, lock, name_holder, open_plain, write_json, write_text
 from verl_trgrpo.common.findings import raise_invalid
 from verl_trgrpo.common.foreign import open_foreign
-from verl_trgrpo.common.progress import Progress, no_progress
-from verl_trgrpo.compare.arms import Run, read_run, run_directory
+from verl_trgrpo.common.options import Options, exit_code, parse_options
+from verl_trgrpo.common.progress import Progress, interruptible, no_progress
+from verl_trgrpo.common.text import show
+from verl_trgrpo.compare.arms import Run, read_run
 from verl_trgrpo.compare.comparison import OUTCOME, compare_runs
-from verl_trgrpo.compare.study import OUT, Study, is_file_name
-from verl_trgrpo.compare.tables import as_markdown, comparison_tables, shown_figures, words
+from verl_trgrpo.compare.tables import comparison_tables, figure_list, markdown_tables
 from verl_trgrpo.runs.environment import provenance
 from verl_trgrpo.runs.records import RunRecord, read_record, write_record
 
@@ -33,12 +46,40 @@ _ENDING = 1 << 16
 logger = logging.getLogger(__name__)
 
 
+@dataclass(frozen=True)
+class ComparisonOptions(Options):
+    """Select the study and its runs.
+
+    Args:
+        study: YAML file with arms, seeds and settings.
+        overrides: KEY=VALUE words that replace values of the study, all before or all after the options.
+        arms: arms to run; all of the study if left out.
+        out: directory of the study; runs/compare/STUDY if left out.
+        jobs: number of runs at once.
+    """
+
+    study: tyro.conf.Positional[Path]
+    overrides: tyro.conf.Positional[tuple[str, ...]] = ()
+    arms: tuple[str, ...] = ()
+    out: Path | None = None
+    jobs: Annotated[int, "[1, inf)"] = 1
+
+    def problems(self) -> list[str]:
+        """Return a message for each arm that is an override."""
+        return [f"--arms: {arm} is an override; put it before --arms" for arm in self.arms if "=" in arm]
+
+
 class Inputs(NamedTuple):
     """Train and test prompts (Parquet) and the model, the same for all runs of a study."""
 
     train: Path
     test: Path
     model: str
+
+
+def run_directory(out: Path, arm: str, seed: int) -> Path:
+    """Return the directory of a run: ``OUT/runs/<arm>/seed-<seed>``."""
+    return out / "runs" / arm / f"seed-{seed}"
 
 
 def make_inputs(study: Study, out: Path) -> Inputs:
@@ -243,8 +284,8 @@ def write_tables(study: Study, out: Path) -> str:
     parts = [
         f"## {study.title}",
         f"{missing} of {total} runs are not finished." if missing else "",
-        as_markdown(comparison_tables(found, study.baseline, study.primary, study.margin)),
-        "\n".join(f"- {words(name)}: {about}" for name, about in shown_figures(found).items()),
+        markdown_tables(comparison_tables(found, study.baseline, study.primary, study.margin)),
+        figure_list(found),
     ]
     if study.hypotheses:
         parts += ["Stated before the runs:", "\n".join(f"- {text}" for text in study.hypotheses)]
@@ -262,3 +303,31 @@ def write_tables(study: Study, out: Path) -> str:
     }
     write_json(out / "table.json", content)
     return text
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run the command line and return the exit code."""
+    options = parse_options(ComparisonOptions, "python -m studies.comparisons.run", argv=argv)
+    study = read_study(options.study, options.overrides, options.arms)
+    out = options.out or Path("runs") / "compare" / options.study.stem
+    show(f"{len(study.arms)} arms x {len(study.seeds)} seeds in {out}", sys.stderr)
+    failures: list[str] = []
+    try:
+        with interruptible() as progress:
+            if not all_unpacked(study, out):
+                inputs = make_inputs(study, out.resolve())
+                failures = run_study(study, inputs, out.resolve(), options.jobs, progress)
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(
+            "the same command continues: finished runs are kept, others start from their latest checkpoint, if any"
+        ) from None
+    for failure in failures:
+        show(f"failed: {failure}", sys.stderr)
+    if len(failures) < len(study.arms) * len(study.seeds):
+        show(write_tables(study, out))
+        show(f"\n{out / 'table.md'}, {out / 'table.json'}")
+    return int(bool(failures))
+
+
+if __name__ == "__main__":
+    sys.exit(exit_code(partial(main, sys.argv[1:])))
