@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import math
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import fmean
 
 import tyro
 
 from verl_trgrpo.common.findings import Level
 from verl_trgrpo.common.text import show
-from verl_trgrpo.runs.compose import DEFAULT_CONFIG, selected
-from verl_trgrpo.runs.keys import LOSS
-from verl_trgrpo.runs.metrics import UNWEIGHTED_SHARE, WEIGHT, WEIGHT_STD, WEIGHTED_SHARE, Step, read_steps
-from verl_trgrpo.runs.run_directory import read_config
+from verl_trgrpo.runs.compose import DEFAULT_CONFIG
+from verl_trgrpo.runs.metrics import read_steps
 
 
 @dataclass(frozen=True)
@@ -70,6 +66,7 @@ def train_run(overrides: Sequence[str], source: str | Path, title: str | None = 
     from verl_trgrpo.compare.plots import plot_run  # imports matplotlib, which need not delay the start
     from verl_trgrpo.runs.health import judge
     from verl_trgrpo.runs.metrics import MetricsLog
+    from verl_trgrpo.runs.summary import summary_lines, weight_range
 
     run_dir = outcome.run_dir
     steps = MetricsLog(run_dir).read()
@@ -77,7 +74,7 @@ def train_run(overrides: Sequence[str], source: str | Path, title: str | None = 
     if steps:
         path = run_dir / "curves.png"
         curves = str(plot_run(steps, path, title or run_dir.name, weight_range(run_dir)))
-    for line in figures(steps):
+    for line in summary_lines(steps):
         show(line)
     for finding in judge(steps):
         if finding.is_sick:
@@ -87,55 +84,6 @@ def train_run(overrides: Sequence[str], source: str | Path, title: str | None = 
     if outcome.log_file is None:
         show("this run had already finished; trainer.resume_mode=disable starts it over")
     return run_dir
-
-
-def weight_range(run_dir: Path) -> tuple[float, float] | None:
-    """Return the smallest and largest weight of a run's shaping; None where probabilities do not decide them, or without any."""
-    config = read_config(run_dir)
-    shaping = config and selected(config, f"{LOSS}.shaping")
-    if not shaping:
-        return None
-    from verl_trgrpo.core import make_shaping
-
-    try:
-        lower, upper = make_shaping(**{name: value for name, value in shaping.items() if name != "_target_"}).bounds
-    except ValueError:  # registered by a module that the training alone imports
-        return None
-    return (lower, upper) if lower < upper < math.inf else None
-
-
-def figures(steps: Sequence[Step]) -> list[str]:
-    """Return the last step, validation accuracy and training reward of a run, whose steps are in order, in one line each."""
-    accuracies = {step.number: step.accuracy for step in steps if step.accuracy is not None}
-    rewards = [step.reward for step in steps if step.reward is not None]
-    lines = [f"steps                {steps[-1].number if steps else 0}"]
-    if accuracies:
-        values = list(accuracies.values())
-        lines.append(f"validation accuracy  {values[0]:.3f} -> {values[-1]:.3f} (best {max(values):.3f})")
-    if rewards:
-        lines.append(
-            f"training reward      {fmean(rewards[:5]):.3f} -> {fmean(rewards[-5:]):.3f} (means of five steps)"
-        )
-    return lines + weight_lines(steps)
-
-
-# A standard deviation of the weights relative to their mean, below which a run is GRPO with a constant factor for practical
-# purposes.
-_EQUAL_WEIGHTS = 0.01
-
-
-def weight_lines(steps: Sequence[Step]) -> list[str]:
-    """Return what the weights of a run did, in at most one line: figures are means over its steps."""
-    names = (WEIGHT, WEIGHT_STD, UNWEIGHTED_SHARE, WEIGHTED_SHARE)
-    logged = [[step.metrics[name] for name in names] for step in steps if all(name in step.metrics for name in names)]
-    logged = [values for values in logged if all(map(math.isfinite, values))]
-    if not logged:
-        return []
-    mean, deviation, plain, weighted = map(fmean, zip(*logged, strict=True))
-    head = f"token weights        {mean:.2f} +- {deviation:.2f}: "
-    if deviation < _EQUAL_WEIGHTS * mean:
-        return [f"{head}nearly equal, so this run cannot tell TR-GRPO from GRPO with a constant factor"]
-    return [f"{head}tokens with p < 0.25 make {plain:.0%} of the gradient proxy, weighted {weighted:.0%}"]
 
 
 @dataclass(frozen=True)

@@ -61,7 +61,7 @@ async def make_responses(
     async with AsyncExitStack() as opened:
         agents = {job.row.agent_name for job in jobs}
         for loop in (loop for name, loop in known_agent_loops().items() if name in agents):
-            imported(loop.loop)  # Importing veRL takes seconds; do it before the engine waits for it.
+            imported(loop.loop)  # importing veRL takes seconds; do it before the engine waits for it.
             if loop.opened:
                 await opened.enter_async_context(imported(loop.opened)(options.loop_settings(loop)))
         opened.enter_context(guarded_children())

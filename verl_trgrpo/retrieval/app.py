@@ -187,14 +187,15 @@ class _Service:
 
     async def _search(self, request: Request, checked: RetrieveRequest, held: Loan) -> list[bytes]:
         """Search for the queries, until the client is gone."""
-        size = [0]
+        size = 0
 
         def search(number: int) -> bytes:
             return passages(self._index.search([checked.queries[number]], checked.topk)[0], checked.return_scores)
 
         def keep(found: int) -> None:
-            size[0] += found
-            if size[0] > self._limits.answer_bytes:
+            nonlocal size
+            size += found
+            if size > self._limits.answer_bytes:
                 message = (
                     f"the answer has more than {self._limits.answer_bytes} bytes; send fewer queries, a smaller topk"
                 )

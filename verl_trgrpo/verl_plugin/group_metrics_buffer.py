@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 import torch
 import transfer_queue
+from omegaconf import DictConfig
 from tensordict import NonTensorStack, TensorDict
 from verl.trainer.ppo.v1.replay_buffer import FILTER_GROUPS_REWARD_METRIC, ReplayBuffer, ReplayBufferAsync
 
@@ -61,18 +62,18 @@ class Rewards(NamedTuple):
 
 
 class GroupMetrics:
-    """Add metrics, and the column ``success_rate`` if it is asked for, to what a replay buffer of veRL's returns."""
+    """Add metrics, and the column ``success_rate`` if it is asked for, to what the replay buffer beside it returns."""
 
-    sampler_kwargs: Mapping[str, Any]
+    sampler_kwargs: DictConfig
 
     def sample(self, global_steps: int, partition_id: str, batch_size: int) -> tuple[Any, dict[str, Any]]:
         batch, metrics = super().sample(global_steps, partition_id, batch_size)  # type: ignore[misc]
         if batch.partition_id == "val" or not batch.keys:
             return batch, metrics
-        return batch, metrics | self.look_at(batch, rewards_of(batch))
+        return batch, metrics | self.add_column_and_metrics(batch, rewards_of(batch))
 
-    def look_at(self, batch: Any, rewards: Rewards | None) -> dict[str, Any]:
-        """Return metrics of a training batch, and put what the run reads of its rewards into its fields.
+    def add_column_and_metrics(self, batch: Any, rewards: Rewards | None) -> dict[str, Any]:
+        """Put the column that the shaping asks for into a training batch, and return the metrics of its rewards.
 
         Args:
             batch: veRL's ``KVBatchMeta``.
@@ -88,15 +89,26 @@ class GroupMetrics:
             return {}
         if asked:
             right = self.sampler_kwargs.get("correct_from", 1.0)
-            put(batch, "success_rate", rewards.success_rates(right)[:, None])
+            put_column(batch, "success_rate", rewards.success_rates(right)[:, None])
         return rewards.metrics()
 
 
-def replay_buffer(added: type[GroupMetrics] = GroupMetrics, **arguments: Any) -> Any:
+class SyncBuffer(GroupMetrics, ReplayBuffer):
+    """Buffer of ``trainer_mode=sync``."""
+
+
+class AsyncBuffer(GroupMetrics, ReplayBufferAsync):
+    """Buffer of the other trainer modes."""
+
+
+def replay_buffer(
+    sync: type[GroupMetrics] = SyncBuffer, other: type[GroupMetrics] = AsyncBuffer, **arguments: Any
+) -> Any:
     """Build the buffer of veRL's trainer mode, with metrics of groups and rewards.
 
     Args:
-        added: what the buffer has beside veRL's.
+        sync: class for ``trainer_mode=sync``.
+        other: class for the other modes.
         **arguments: of veRL's ``ReplayBuffer``. Of ``sampler_kwargs``, ``poll_interval`` is the time in seconds between two polls
             for finished rollouts, which veRL does not let one configure (its own is 2); ``filter_groups``,
             ``sync_refill_failed_groups`` and ``batch_size`` are the values of veRL's ``algorithm.filter_groups``,
@@ -104,21 +116,20 @@ def replay_buffer(added: type[GroupMetrics] = GroupMetrics, **arguments: Any) ->
             training batches; ``correct_from`` (1.0) is the reward from which on a response is right.
     """
     given = arguments.get("sampler_kwargs") or {}
-    sync = arguments["trainer_mode"] == "sync"
+    buffer = sync if arguments["trainer_mode"] == "sync" else other
     if (interval := given.get("poll_interval")) is not None:
         arguments["poll_interval"] = interval
     filter_groups = given.get("filter_groups") or {}
     if filter_groups.get("enable"):
         arguments["filter_groups_metric"] = filter_groups.get("metric") or FILTER_GROUPS_REWARD_METRIC
-        if sync:
+        if buffer is sync:
             arguments["max_inflight_gen_batches"] = filter_groups.get("max_inflight_gen_batches", 1)
     if given.get("sync_refill_failed_groups"):
         arguments["sync_refill_failed_groups"] = True
-    if sync and ("filter_groups_metric" in arguments or "sync_refill_failed_groups" in arguments):
+    if buffer is sync and ("filter_groups_metric" in arguments or "sync_refill_failed_groups" in arguments):
         # As veRL's trainer sets them, which then fetches single prompts.
         arguments |= {"train_batch_size": given["batch_size"], "gen_batch_size": 1}
-    base = ReplayBuffer if sync else ReplayBufferAsync
-    return type(added.__name__, (added, base), {})(**arguments)
+    return buffer(**arguments)
 
 
 def rewards_of(batch: Any) -> Rewards | None:
@@ -136,7 +147,7 @@ def rewards_of(batch: Any) -> Rewards | None:
     )
 
 
-def put(batch: Any, field: str, column: torch.Tensor | NonTensorStack) -> None:
+def put_column(batch: Any, field: str, column: torch.Tensor | NonTensorStack) -> None:
     """Put a column into the queue, one value for each response of a batch."""
     fields = TensorDict({field: column}, batch_size=len(batch.keys))
     transfer_queue.kv_batch_put(keys=batch.keys, partition_id=batch.partition_id, fields=fields)

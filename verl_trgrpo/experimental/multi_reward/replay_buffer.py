@@ -12,12 +12,13 @@ from typing import Any
 
 import numpy as np
 from tensordict import NonTensorStack
+from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer, ReplayBufferAsync
 
 from verl_trgrpo.experimental.multi_reward.advantages import ConstraintOptions
 from verl_trgrpo.experimental.multi_reward.estimators import PartsEstimator, constraint_metrics
 from verl_trgrpo.verl_plugin import group_metrics_buffer
 from verl_trgrpo.verl_plugin.advantage_estimator import find_estimator, without_target
-from verl_trgrpo.verl_plugin.group_metrics_buffer import GroupMetrics, Rewards, put
+from verl_trgrpo.verl_plugin.group_metrics_buffer import GroupMetrics, Rewards, put_column
 
 
 def reward_parts_buffer(**arguments: Any) -> Any:
@@ -28,28 +29,36 @@ def reward_parts_buffer(**arguments: Any) -> Any:
             are the values of veRL's ``algorithm.adv_estimator`` and ``algorithm.constrained_grpo``; with another estimator than
             those that read parts the buffer is that of ``group_metrics_buffer``.
     """
-    return group_metrics_buffer.replay_buffer(RewardParts, **arguments)
+    return group_metrics_buffer.replay_buffer(SyncPartsBuffer, AsyncPartsBuffer, **arguments)
 
 
 class RewardParts(GroupMetrics):
     """Hand the parts of the rewards of a drawn batch to the run's estimator."""
 
-    def look_at(self, batch: Any, rewards: Rewards | None) -> dict[str, Any]:
+    def add_column_and_metrics(self, batch: Any, rewards: Rewards | None) -> dict[str, Any]:
         estimator = find_estimator(self.sampler_kwargs.get("adv_estimator"))
         if not isinstance(estimator, PartsEstimator):
-            return super().look_at(batch, rewards)
+            return super().add_column_and_metrics(batch, rewards)
         if rewards is None:
             raise ValueError(
                 f"adv_estimator={self.sampler_kwargs['adv_estimator']} {group_metrics_buffer.NEEDS_REWARDS}"
             )
         parts = [_numbers(info, tag) for info, tag in zip(rewards.infos, batch.tags, strict=True)]
         estimator.parts = dict(zip(batch.keys, parts, strict=True))
-        put(batch, "uid", NonTensorStack(*batch.keys))
-        metrics = super().look_at(batch, rewards)
+        put_column(batch, "uid", NonTensorStack(*batch.keys))
+        metrics = super().add_column_and_metrics(batch, rewards)
         if constraints := self.sampler_kwargs.get("constrained_grpo"):
             options = ConstraintOptions(**without_target(constraints))
             metrics |= constraint_metrics(options, parts, estimator.state)
         return metrics
+
+
+class SyncPartsBuffer(RewardParts, ReplayBuffer):
+    """Buffer of ``trainer_mode=sync``."""
+
+
+class AsyncPartsBuffer(RewardParts, ReplayBufferAsync):
+    """Buffer of the other trainer modes."""
 
 
 def _numbers(info: Mapping[str, Any], tag: Mapping[str, Any]) -> dict[str, float]:
