@@ -110,21 +110,23 @@ def _stages() -> dict[str, tuple[Check, ...]]:
     from verl_trgrpo.checks.data_files import data_findings, length_findings, loop_setting_findings
     from verl_trgrpo.checks.machine import machine_findings, own_code_findings
     from verl_trgrpo.checks.resume import resume_findings
-    from verl_trgrpo.checks.rules import LENGTHS, RULES, SIZES
+    from verl_trgrpo.checks.rules import RULES
+    from verl_trgrpo.checks.sizes import LENGTHS, SIZES, head_findings, micro_batch_findings, token_findings
     from verl_trgrpo.checks.switches import SWITCHES
     from verl_trgrpo.checks.tables import rule_findings
     from verl_trgrpo.checks.unread import unread_findings
     from verl_trgrpo.checks.verl_dataclasses import verl_findings
 
-    rules, switches, sizes = (partial(rule_findings, rules=table) for table in (RULES, SWITCHES, (*SIZES, *LENGTHS)))
+    rules, switches, sizes = (partial(rule_findings, rules=table) for table in (RULES, SWITCHES, SIZES | LENGTHS))
     return {
         "single settings and files": (
             without_repeats(section_findings, key_findings, type_findings, missing_files, data_findings, model_findings),
         ),
         "veRL's dataclasses": (verl_findings,),
         "rules between settings": (
-            without_repeats(rules, switches, unread_findings), sizes, machine_findings, loop_setting_findings, length_findings,
-            loss_findings, drift_findings, own_code_findings, resume_findings, own_findings,
+            without_repeats(rules, switches, unread_findings), sizes, micro_batch_findings, head_findings, token_findings,
+            machine_findings, loop_setting_findings, length_findings, loss_findings, drift_findings, own_code_findings,
+            resume_findings, own_findings,
         ),
     }  # fmt: skip
 
