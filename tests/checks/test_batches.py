@@ -1,7 +1,6 @@
 """Sizes that do not divide each other, or the model's attention heads."""
 
 import json
-from functools import partial
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -9,12 +8,11 @@ import pytest
 
 from tests.checks.validation import summary
 from tests.conftest import composed
-from verl_trgrpo.checks.rules import SIZES
+from verl_trgrpo.checks.sizes import SIZES, head_findings, micro_batch_findings
 from verl_trgrpo.checks.tables import rule_findings
 from verl_trgrpo.checks.view import RunView
 from verl_trgrpo.common.findings import Level
 
-batch_findings = partial(rule_findings, rules=SIZES)
 ACTOR, ROLLOUT, REF = (f"actor_rollout_ref.{name}" for name in ("actor", "rollout", "ref"))
 # 64 prompts of 8 responses, 32 prompts an update, 4 GPUs.
 SOUND = [
@@ -24,6 +22,10 @@ SOUND = [
     f"{REF}.log_prob_micro_batch_size_per_gpu=8", f"{REF}.log_prob_use_dynamic_bsz=false",
     f"{ROLLOUT}.tensor_model_parallel_size=2",
 ]  # fmt: skip
+
+
+def batch_findings(view):
+    return [*rule_findings(view, SIZES), *micro_batch_findings(view), *head_findings(view)]
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from tests.conftest import composed
 from tests.data.checked_files import user, write
 from verl_trgrpo.checks import data_files
 from verl_trgrpo.checks.data_files import first_prompt, length_findings
-from verl_trgrpo.checks.rules import LENGTHS
+from verl_trgrpo.checks.sizes import LENGTHS, token_findings
 from verl_trgrpo.checks.tables import rule_findings
 from verl_trgrpo.checks.view import RunView
 from verl_trgrpo.common.findings import Level
@@ -24,7 +24,7 @@ FILTER, NO_FILTER = "data.filter_overlong_prompts=true", "data.filter_overlong_p
 
 def findings(*overrides, source="trgrpo_trainer"):
     view = RunView(composed(overrides, source))
-    return [*rule_findings(view, LENGTHS), *length_findings(view)]
+    return [*rule_findings(view, LENGTHS), *token_findings(view), *length_findings(view)]
 
 
 def shown_prompt(*overrides):

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import composed
-from verl_trgrpo.checks.rules import LENGTHS, RULES, SIZES
+from verl_trgrpo.checks.rules import RULES
+from verl_trgrpo.checks.sizes import LENGTHS, SIZES
 from verl_trgrpo.checks.switches import SWITCHES
 from verl_trgrpo.checks.tables import FACTS, Condition, Rule, Switch, full, rule_findings
 from verl_trgrpo.checks.view import RunView
@@ -19,9 +20,10 @@ ADDED = (
     "actor_rollout_ref.model.override_config", "trainer.remove_previous_ckpt_in_save",
     "actor_rollout_ref.rollout.repetition_penalty", "ray_kwargs.ray_init.dashboard_host",
 )  # fmt: skip
+ROWS = [*RULES.values(), *SIZES.values(), *LENGTHS.values()]
 CONDITIONS = {
-    *(text for rule in (*RULES, *SIZES, *LENGTHS) for text in (rule.needs, rule.asked or rule.key)),
-    *(switch.needs for switch in SWITCHES),
+    *(text for rule in ROWS for text in (rule.needs, rule.asked or rule.key)),
+    *(switch.needs for switch in SWITCHES.values()),
 }
 
 
@@ -35,7 +37,7 @@ def test_every_condition_reads_keys_that_exist():
 
 
 def test_every_row_says_what_to_do():
-    for rule in (*RULES, *SIZES, *LENGTHS):
+    for rule in ROWS:
         assert rule.level is Level.NOT_CHECKED or ";" in rule.otherwise or Condition(rule.needs).remedy, rule
 
 
@@ -80,24 +82,32 @@ def test_one_remedy_is_read_from_the_condition(needs, remedy):
 
 def test_a_message_has_key_value_reason_and_remedy():
     view = RunView(composed(["actor_rollout_ref.rollout.n=1", "trainer.balance_batch=false"]))
-    [plain] = rule_findings(view, [Rule("rollout.n", "trainer.balance_batch", "fails")])
+    [plain] = Rule("rollout.n", "trainer.balance_batch", "fails").findings(view)
     lead = "actor_rollout_ref.rollout.n=1"
     assert plain.message == f"{lead} with trainer.balance_batch=false: fails; set trainer.balance_batch=true"
-    [own] = rule_findings(view, [Rule("rollout.n", "False", "is no {trainer.nnodes}; raise it")])
-    assert own.message == f"{lead}: is no trainer.nnodes=1; raise it"
-    [off] = rule_findings(view, [Switch("rollout.n", "trainer.balance_batch")])
-    switched = "has no effect with trainer.balance_batch=false; remove it, or set trainer.balance_batch=true"
-    assert off.message == f"{lead}: {switched}"
-    assert rule_findings(view, [Rule("rollout.n", "False", "x", asked="rollout.n == 2")]) == []
+    [own] = Rule("rollout.n", "False", "not {trainer.nnodes}; set <rollout.n>={= trainer.nnodes + 1}").findings(view)
+    assert own.message == f"{lead}: not trainer.nnodes=1; set actor_rollout_ref.rollout.n=2"
+    [off] = Switch("rollout.n", "trainer.balance_batch").findings(view)
+    off_by = f"{lead}: has no effect with trainer.balance_batch=false"
+    assert off.message == f"{off_by}; set trainer.balance_batch=true, or remove actor_rollout_ref.rollout.n"
+    [both] = Switch("rollout.n trainer.balance_batch", "False", "x").findings(view)
+    assert both.message == f"{lead}, trainer.balance_batch=false: has no effect, because x; remove these 2 settings"
+    assert Rule("rollout.n", "False", "x", asked="rollout.n == 2").findings(view) == []
 
 
 def test_conditions_are_constants_of_the_tables():
     """No row is made from anything but literals and names of its own module."""
-    for name in ("rules", "switches"):
+    for name in ("rules", "switches", "sizes"):
         tree = ast.parse((Path(__file__).parents[2] / f"verl_trgrpo/checks/{name}.py").read_text())
-        called = {ast.unparse(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)}
-        assert called <= {"Switch", "Rule", "_Warning", "partial", "Score", "Score(0.0, acc=0.0).as_dict", "_NOT_ON_V1.items",
-                          "', '.join"}  # fmt: skip
+        tables = [node for node in tree.body if not isinstance(node, ast.FunctionDef)]
+        calls = [node for table in tables for node in ast.walk(table) if isinstance(node, ast.Call)]
+        made = {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
+        assert {ast.unparse(node.func) for node in calls} - made <= {
+            "Switch", "Rule", "_Warning", "partial", "Score", "Score(0.0, acc=0.0).as_dict", "', '.join"
+        }  # fmt: skip
+        assert all(
+            isinstance(given, ast.Constant) for node in calls if ast.unparse(node.func) in made for given in node.args
+        )
 
 
 def test_facts_are_those_of_the_view():
@@ -105,7 +115,7 @@ def test_facts_are_those_of_the_view():
     assert full("rollout.n") == "actor_rollout_ref.rollout.n" and full("*.profiler.*") == "*.profiler.*"
 
 
-CONJUNCTIONS = [rule for rule in (*RULES, *SWITCHES) if len(Condition(rule.needs)._parts) > 1]
+CONJUNCTIONS = [rule for rule in (*ROWS, *SWITCHES.values()) if len(Condition(rule.needs)._parts) > 1]
 
 
 @pytest.mark.parametrize("rule", CONJUNCTIONS, ids=lambda rule: rule.key)

@@ -1,6 +1,7 @@
-"""List settings that have no effect unless another one allows it; tests/checks/test_switches.py has one case for each row.
+"""List settings that have no effect unless another one allows it, by name; tests/checks/test_switches.py has a case for each.
 
-Every row was read in the code of veRL 0.9.1: the v1 trainer, its workers and its FSDP engine.
+Every row was read in the code of veRL 0.9.1: the v1 trainer, its workers and its FSDP engine. Settings of the method, the data,
+memory and the record of a run belong here, in which a reader may trust in vain; those of single engines and services do not.
 """
 
 from __future__ import annotations
@@ -27,118 +28,137 @@ _VALIDATES = "(trainer.test_freq > 0 or trainer.val_before_train)"
 _SEPARATE = "trainer.v1.trainer_mode == 'separate_async'"
 _SAVED = "trainer.max_actor_ckpt_to_keep trainer.default_hdfs_dir actor.checkpoint.save_contents"
 
-SWITCHES = (
-    Switch("critic.* trainer.max_critic_ckpt_to_keep", "needs_critic",
-           "the run has no critic with {critic.enable} and {algorithm.adv_estimator}; remove it, or set critic.enable=true"),
-    Switch("algorithm.kl_ctrl.* algorithm.kl_penalty", "algorithm.use_kl_in_reward", off=(0,)),
-    Switch("algorithm.kl_ctrl.horizon algorithm.kl_ctrl.target_kl",
-           "algorithm.kl_ctrl.type == 'adaptive' or not algorithm.use_kl_in_reward"),
-    Switch("actor.kl_loss_coef actor.kl_loss_type", "actor.use_kl_loss", off=(0,)),
+SWITCHES = {
+    # The method.
+    "critic": Switch(
+        "critic.* trainer.max_critic_ckpt_to_keep", "needs_critic",
+        "the run has no critic with {critic.enable} and {algorithm.adv_estimator}; set <critic.enable>=true"),
+    "kl_in_reward": Switch("algorithm.kl_ctrl.* algorithm.kl_penalty", "algorithm.use_kl_in_reward", off=(0,)),
+    "adaptive_kl": Switch(
+        "algorithm.kl_ctrl.horizon algorithm.kl_ctrl.target_kl",
+        "algorithm.kl_ctrl.type == 'adaptive' or not algorithm.use_kl_in_reward"),
+    "kl_loss": Switch("actor.kl_loss_coef actor.kl_loss_type", "actor.use_kl_loss", off=(0,)),
     # A recipe may say where a reference model is kept for those algorithms that have one.
-    Switch("ref.*", "actor.use_kl_loss or algorithm.use_kl_in_reward",
-           "the run has no reference model with {actor.use_kl_loss} and {algorithm.use_kl_in_reward}; remove it, or set "
-           "actor_rollout_ref.actor.use_kl_loss=true", without="*.strategy *.fsdp_config.*"),
-    Switch("algorithm.pf_ppo.*", "algorithm.use_pf_ppo", "rows are not redrawn; remove it"),
-    Switch("algorithm.gamma algorithm.lam", f"algorithm.adv_estimator not in {_WITHOUT_DISCOUNT}",
-           "which does not discount"),
-    Switch("algorithm.lam", "algorithm.adv_estimator != 'reinforce_plus_plus'"),
-    Switch("algorithm.w_reinforce.*", "algorithm.adv_estimator == 'w_reinforce'"),
-    Switch("algorithm.ha_dw.*", "algorithm.adv_estimator == 'ha_dw'"),
-    Switch("algorithm.norm_adv_by_std_in_grpo", f"algorithm.adv_estimator not in {_WITHOUT_STD}"),
-    Switch("correction.rollout_is_*", "correction.rollout_is is not None", "; remove it, or set that to token or sequence"),
-    Switch("correction.rollout_rs_threshold", "correction.rollout_rs is not None", "; remove it, or set that"),
-    Switch("actor.clip_ratio", "actor.clip_ratio_low is None or actor.clip_ratio_high is None",
-           "they are used; set those"),
-    Switch("actor.clip_ratio_low actor.clip_ratio_high", f"loss.loss_mode not in {_WITHOUT_CLIP}", "which does not clip"),
-    Switch("actor.clip_ratio_c", f"loss.loss_mode not in {_WITHOUT_DUAL_CLIP}", "which has no dual clip"),
-    Switch("loss.rollout_correction.*", "loss.loss_mode == 'bypass_mode'"),
-    Switch("actor.loss_scale_factor", "actor.loss_agg_mode == 'seq-mean-token-sum-norm'"),
-    Switch("loss.clip_cov_*", "loss.loss_mode == 'clip_cov'"),
-    Switch("loss.kl_cov_ratio loss.ppo_kl_coef", "loss.loss_mode == 'kl_cov'"),
-    Switch("loss.dro_beta", "loss.loss_mode == 'dro'"),
-    Switch("actor.tau_pos actor.tau_neg", "loss.loss_mode == 'sapo'"),
-    Switch("actor.ppo_micro_batch_size_per_gpu rollout.log_prob_micro_batch_size_per_gpu", "not actor.use_dynamic_bsz",
-           "micro-batches are cut by tokens; remove it, or set ppo_max_token_len_per_gpu"),
-    Switch("actor.ppo_max_token_len_per_gpu rollout.log_prob_max_token_len_per_gpu", "actor.use_dynamic_bsz"),
-    Switch("optim.total_training_steps critic.optim.total_training_steps", "False",
-           "the trainer writes its own number of steps there; set trainer.total_training_steps"),
-    Switch("optim.lr_warmup_steps_ratio", "(optim.lr_warmup_steps or 0) <= 0", "that is used; remove one of them"),
-    Switch("optim.num_cycles optim.min_lr_ratio optim.zero_indexed_step",
-           "optim.lr_scheduler_type == 'cosine' or optim.warmup_style == 'cosine' or actor.strategy not in ('fsdp', 'fsdp2')"),
-    Switch("engine.use_orig_params", "actor.strategy != 'fsdp2'"),
-    Switch("engine.offload_policy", "actor.strategy != 'fsdp'", "; set that to fsdp2, or param_offload=true"),
-    Switch("engine.forward_prefetch", "actor.strategy == 'fsdp'"),
-    Switch("engine.seed", "engine.full_determinism"),
-    Switch("engine.dtype ref.fsdp_config.dtype", "False", "the engine casts to fsdp_config.mixed_precision.param_dtype; set "
-           "that (on the command line with a plus)"),
-    Switch("engine.strategy", "engine.strategy == actor.strategy", "{actor.strategy} replaces it; set that", without=""),
-    Switch("actor.use_torch_compile", "engine.use_torch_compile == actor.use_torch_compile",
-           "the engine reads {engine.use_torch_compile}; set that"),
-    Switch("actor.use_remove_padding", "model.use_remove_padding == actor.use_remove_padding",
-           "{model.use_remove_padding} replaces it; set that"),
-    Switch("actor.use_fused_kernels", "model.use_fused_kernels == actor.use_fused_kernels",
-           "{model.use_fused_kernels} replaces it; set that"),
-    Switch("actor.entropy_from_logits_chunk_size engine.entropy_from_logits_chunk_size",
-           "engine.entropy_from_logits_with_chunking"),
-    Switch("actor.entropy_checkpointing engine.entropy_checkpointing",
-           "actor.calculate_entropy or (actor.entropy_coeff or 0) != 0",
-           "no entropy is computed; remove it", off=(False,)),
-    Switch("engine.pad_to_length_bucket", "engine.pad_to_length"),
-    Switch("actor.pad_to_length engine.pad_to_length", "model.use_remove_padding", off=(False,)),
-    Switch("actor.data_loader_seed", "actor.shuffle"),
-    Switch("engine.param_offload engine.optimizer_offload", "actor.strategy != 'fsdp2' or not engine.offload_policy",
-           "which moves both; remove it"),
-    Switch("rollout.layered_summon model.lora_alpha model.target_modules model.exclude_modules model.lora.*",
-           _HAS_LORA, "{model.lora_rank} is no LoRA adapter; remove it, or set that to the rank of one"),
-    Switch("model.fused_kernel_options.*", "model.use_fused_kernels"),
-    Switch("engine.turbo_config.*", "actor.strategy == 'fsdp_turbo'"),
-    Switch("actor.qat.*", "False", "neither actor nor rollout read this section; set actor.fsdp_config.qat", without=""),
-    Switch("rollout.cudagraph_capture_sizes", "not rollout.enforce_eager"),
-    Switch("rollout.quantization_config_file", "rollout.quantization is not None", "; remove it, or set that"),
-    Switch("rollout.n_gpus_per_node rollout.nnodes", _SEPARATE,
-           "responses are sampled on the GPUs of the trainer; remove it"),
-    Switch("rollout.checkpoint_engine.backend", _SEPARATE, "weights go through shared memory; remove it"),
-    Switch("validation.top_p validation.top_k", "validation.temperature > 0",
-           "validation is greedy; remove it, or set that to 1.0"),
-    Switch("rollout.trace.*", "rollout.trace.backend not in (None, '')", "; remove it, or set that",
-           without="rollout.trace.backend"),
-    Switch("reward_model.n_gpus_per_node reward_model.nnodes",
-           "reward_model.enable_resource_pool or not reward_model.enable",
-           "it shares the GPUs of the policy"),
-    Switch("reward.sandbox_fusion.*",
-           "reward.sandbox_fusion.url not in (None, '') and reward_function.path in (None, '')",
-           "veRL's own rewards alone use it; remove it, or set those to an address and null"),
-    Switch("reward_function.name reward_function.reward_kwargs.*", "reward_function.path not in (None, '')",
-           "; set that to the file of the function"),
-    Switch("manager.module.path", "manager.source == 'importlib'", off=(None,)),
-    Switch("manager.module.name", "False", "veRL takes the class that {manager.name} names; set that"),
-    Switch("overlong.* reward.reward_kwargs.max_resp_len", "overlong.enable"),
-    Switch("data.custom_cls.name", "data.custom_cls.path not in (None, '')", "; set that to the file of the class"),
-    Switch("data.truncation", "False", "with {data.filter_overlong_prompts} veRL leaves out prompts that are too long if that "
-           "is true, and else cuts them from the left; remove it", off=("left",)),
-    Switch("data.seed", "data.shuffle", "prompts keep the order of the files"),
-    Switch("data.filter_overlong_prompts_workers", "data.filter_overlong_prompts"),
-    Switch(_SAVED, "trainer.save_freq > 0", "no checkpoint is saved; remove it, or set that to a number of steps"),
-    Switch("trainer.max_actor_ckpt_to_keep trainer.max_critic_ckpt_to_keep", "not trainer.remove_previous_ckpt_in_save",
-           "one checkpoint is kept; remove one of them"),
-    Switch("actor.checkpoint.load_contents trainer.del_local_ckpt_after_load", "trainer.resume_mode != 'disable'",
-           "nothing is loaded"),
-    Switch("validation.* data.val_max_samples data.val_batch_size trainer.validation_data_dir trainer.log_val_generations",
-           _VALIDATES, "the run does not validate; set one of them"),
-    Switch("trainer.log_val_generations", f"loggers & {{*{_TABLES}}} or not {_VALIDATES}",
-           f"no logger of {{trainer.logger}} shows responses ({', '.join(_TABLES)} do); add one, or set "
-           "trainer.validation_data_dir"),
-    Switch("global_profiler.* *.profiler.*", "global_profiler.steps is not None",
-           "nothing is profiled; remove it, or set that to a list of steps", without=""),
-    Switch("skip.rollout.* skip.async_rollout.*", "False", "veRL's v1 trainer reads skip.rollout_tq; set its keys",
-           without=""),
-    Switch("sampler.max_off_policy_threshold sampler.max_off_policy_strategy", "trainer.v1.trainer_mode != 'sync'",
-           "responses are never of older weights; remove it"),
-    Switch("trainer.resume_from_path", "trainer.resume_mode == 'resume_path'"),
-    Switch("trainer.v1.colocate_async.*", "trainer.v1.trainer_mode == 'colocate_async'"),
-    Switch("trainer.v1.separate_async.*", _SEPARATE),
-    *(Switch(f"{section}.*", f"{section}.enable") for section in (
-        "algorithm.filter_groups", "engine.qat", "model.mtp", "reward_model", "rollout.prometheus", "skip.rollout_tq")),
-    *(Switch(f"{section}.*", f"{section}.enabled") for section in (
-        "distillation", "rollout.disaggregation")),
-)  # fmt: skip
+    "reference": Switch(
+        "ref.*", "actor.use_kl_loss or algorithm.use_kl_in_reward",
+        "the run has no reference model with {actor.use_kl_loss} and {algorithm.use_kl_in_reward}; set "
+        "<actor.use_kl_loss>=true", without="*.strategy *.fsdp_config.*"),
+    "pf_ppo": Switch("algorithm.pf_ppo.*", "algorithm.use_pf_ppo", "rows are not redrawn; "),
+    "discount": Switch(
+        "algorithm.gamma algorithm.lam", f"algorithm.adv_estimator not in {_WITHOUT_DISCOUNT}", "it does not discount"),
+    "lambda": Switch("algorithm.lam", "algorithm.adv_estimator != 'reinforce_plus_plus'"),
+    "w_reinforce": Switch("algorithm.w_reinforce.*", "algorithm.adv_estimator == 'w_reinforce'"),
+    "ha_dw": Switch("algorithm.ha_dw.*", "algorithm.adv_estimator == 'ha_dw'"),
+    "standard_deviation": Switch("algorithm.norm_adv_by_std_in_grpo", f"algorithm.adv_estimator not in {_WITHOUT_STD}"),
+    "importance": Switch(
+        "correction.rollout_is_*", "correction.rollout_is is not None", "; set <correction.rollout_is>=token or sequence"),
+    "rejection": Switch(
+        "correction.rollout_rs_threshold", "correction.rollout_rs is not None", "; set <correction.rollout_rs>=token_k1"),
+    "clip_ratio": Switch(
+        "actor.clip_ratio", "actor.clip_ratio_low is None or actor.clip_ratio_high is None",
+        "{actor.clip_ratio_low} and {actor.clip_ratio_high} override it; set <actor.clip_ratio_low> and <actor.clip_ratio_high>"),
+    "clip": Switch(
+        "actor.clip_ratio_low actor.clip_ratio_high", f"loss.loss_mode not in {_WITHOUT_CLIP}", "this loss does not clip"),
+    "dual_clip": Switch("actor.clip_ratio_c", f"loss.loss_mode not in {_WITHOUT_DUAL_CLIP}", "this loss has no dual clip"),
+    "correction_of_loss": Switch("loss.rollout_correction.*", "loss.loss_mode == 'bypass_mode'"),
+    "loss_scale": Switch("actor.loss_scale_factor", "actor.loss_agg_mode == 'seq-mean-token-sum-norm'"),
+    "clip_cov": Switch("loss.clip_cov_*", "loss.loss_mode == 'clip_cov'"),
+    "kl_cov": Switch("loss.kl_cov_ratio loss.ppo_kl_coef", "loss.loss_mode == 'kl_cov'"),
+    "dro": Switch("loss.dro_beta", "loss.loss_mode == 'dro'"),
+    "sapo": Switch("actor.tau_pos actor.tau_neg", "loss.loss_mode == 'sapo'"),
+    "filter_groups": Switch("algorithm.filter_groups.*", "algorithm.filter_groups.enable"),
+    "distillation": Switch("distillation.*", "distillation.enabled"),
+    "off_policy": Switch(
+        "sampler.max_off_policy_threshold sampler.max_off_policy_strategy", "trainer.v1.trainer_mode != 'sync'",
+        "responses are never of older weights"),
+    "colocate_async": Switch("trainer.v1.colocate_async.*", "trainer.v1.trainer_mode == 'colocate_async'"),
+    "separate_async": Switch("trainer.v1.separate_async.*", _SEPARATE),
+    # How a step is computed.
+    "fixed_micro_batches": Switch(
+        "actor.ppo_micro_batch_size_per_gpu rollout.log_prob_micro_batch_size_per_gpu", "not actor.use_dynamic_bsz",
+        "micro-batches are cut by tokens; set <actor.ppo_max_token_len_per_gpu> to a number of tokens"),
+    "dynamic_micro_batches": Switch(
+        "actor.ppo_max_token_len_per_gpu rollout.log_prob_max_token_len_per_gpu", "actor.use_dynamic_bsz"),
+    "scheduler_steps": Switch(
+        "optim.total_training_steps critic.optim.total_training_steps", "False",
+        "the trainer writes its own number of steps there; set <trainer.total_training_steps> to the steps of the run"),
+    "warmup_ratio": Switch(
+        "optim.lr_warmup_steps_ratio", "(optim.lr_warmup_steps or 0) <= 0",
+        "{optim.lr_warmup_steps} is used; set <optim.lr_warmup_steps>=-1"),
+    "cosine": Switch(
+        "optim.num_cycles optim.min_lr_ratio optim.zero_indexed_step",
+        "optim.lr_scheduler_type == 'cosine' or optim.warmup_style == 'cosine' or actor.strategy not in ('fsdp', 'fsdp2')"),
+    "offload_policy": Switch(
+        "engine.offload_policy", "actor.strategy != 'fsdp'", "; set <actor.strategy>=fsdp2 or <engine.param_offload>=true"),
+    "offload_twice": Switch(
+        "engine.param_offload engine.optimizer_offload", "actor.strategy != 'fsdp2' or not engine.offload_policy",
+        "{engine.offload_policy} moves both; "),
+    "engine_seed": Switch("engine.seed", "engine.full_determinism"),
+    "engine_dtype": Switch(
+        "engine.dtype ref.fsdp_config.dtype", "False",
+        "the engine casts to fsdp_config.mixed_precision.param_dtype; set +<engine.mixed_precision.param_dtype>=fp32 or bf16"),
+    "engine_strategy": Switch(
+        "engine.strategy", "engine.strategy == actor.strategy",
+        "{actor.strategy} replaces it; set <actor.strategy>={= engine.strategy}", without=""),
+    "torch_compile": Switch(
+        "actor.use_torch_compile", "engine.use_torch_compile == actor.use_torch_compile",
+        "the engine reads {engine.use_torch_compile}; set <engine.use_torch_compile>={= actor.use_torch_compile}"),
+    "remove_padding": Switch(
+        "actor.use_remove_padding", "model.use_remove_padding == actor.use_remove_padding",
+        "{model.use_remove_padding} replaces it; set <model.use_remove_padding>={= actor.use_remove_padding}"),
+    "fused_kernels": Switch(
+        "actor.use_fused_kernels", "model.use_fused_kernels == actor.use_fused_kernels",
+        "{model.use_fused_kernels} replaces it; set <model.use_fused_kernels>={= actor.use_fused_kernels}"),
+    "shuffled_updates": Switch("actor.data_loader_seed", "actor.shuffle"),
+    "lora": Switch(
+        "rollout.layered_summon model.lora_alpha model.target_modules model.exclude_modules model.lora.*", _HAS_LORA,
+        "there is no adapter ({model.lora_rank}); set <model.lora_rank> to the adapter's rank"),
+    # Rollouts, data and rewards.
+    "rollout_gpus": Switch(
+        "rollout.n_gpus_per_node rollout.nnodes", _SEPARATE, "responses are sampled on the GPUs of the trainer; "),
+    "greedy_validation": Switch(
+        "validation.top_p validation.top_k", "validation.temperature > 0",
+        "validation is greedy; set <validation.temperature>=1.0"),
+    "reward_model": Switch("reward_model.*", "reward_model.enable"),
+    "reward_gpus": Switch(
+        "reward_model.n_gpus_per_node reward_model.nnodes", "reward_model.enable_resource_pool or not reward_model.enable",
+        "it shares the GPUs of the policy"),
+    "sandbox": Switch(
+        "reward.sandbox_fusion.*", "reward.sandbox_fusion.url not in (None, '') and reward_function.path in (None, '')",
+        "only veRL's own rewards use it, at an address; set <reward_function.path>=null <reward.sandbox_fusion.url>=ADDRESS"),
+    "reward_function": Switch(
+        "reward_function.name reward_function.reward_kwargs.*", "reward_function.path not in (None, '')",
+        "; set <reward_function.path> to the function's file"),
+    "manager_path": Switch("manager.module.path", "manager.source == 'importlib'", off=(None,)),
+    "manager_name": Switch(
+        "manager.module.name", "False",
+        "veRL takes the class that {manager.name} names; set <manager.name>={= manager.module.name}"),
+    "overlong": Switch("overlong.* reward.reward_kwargs.max_resp_len", "overlong.enable"),
+    "data_class": Switch(
+        "data.custom_cls.name", "data.custom_cls.path not in (None, '')", "; set <data.custom_cls.path> to the class's file"),
+    "truncation": Switch(
+        "data.truncation", "False",
+        "veRL does not read it: long prompts are dropped with filter_overlong_prompts=true, and cut on the left without",
+        off=("left",)),
+    "data_seed": Switch("data.seed", "data.shuffle", "prompts keep the order of the files"),
+    "filter_workers": Switch("data.filter_overlong_prompts_workers", "data.filter_overlong_prompts"),
+    # Checkpoints, validation and the record of a run.
+    "saves": Switch(_SAVED, "trainer.save_freq > 0", "no checkpoint is saved; set <trainer.save_freq> to a number of steps"),
+    "kept_checkpoints": Switch(
+        "trainer.max_actor_ckpt_to_keep trainer.max_critic_ckpt_to_keep", "not trainer.remove_previous_ckpt_in_save",
+        "one checkpoint is kept; set <trainer.remove_previous_ckpt_in_save>=false"),
+    "loads": Switch(
+        "actor.checkpoint.load_contents trainer.del_local_ckpt_after_load", "trainer.resume_mode != 'disable'",
+        "nothing is loaded; set <trainer.resume_mode>=auto"),
+    "resume_path": Switch("trainer.resume_from_path", "trainer.resume_mode == 'resume_path'"),
+    "validation": Switch(
+        "validation.* data.val_max_samples data.val_batch_size trainer.validation_data_dir trainer.log_val_generations",
+        _VALIDATES, "the run does not validate; set <trainer.test_freq>=10 or <trainer.val_before_train>=true"),
+    "logged_responses": Switch(
+        "trainer.log_val_generations", f"loggers & {{*{_TABLES}}} or not {_VALIDATES}",
+        f"no logger of {{trainer.logger}} shows responses; add one of {', '.join(_TABLES)} to <trainer.logger>, or set "
+        "<trainer.validation_data_dir>"),
+    "profiler": Switch(
+        "global_profiler.* *.profiler.*", "global_profiler.steps is not None",
+        "nothing is profiled; set <global_profiler.steps> to a list of steps", without=""),
+}  # fmt: skip

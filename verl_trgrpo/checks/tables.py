@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -46,9 +46,9 @@ class Rule:
     Args:
         key: the setting that is reported.
         needs: condition of values that the setting works with.
-        otherwise: what happens without them. After a semicolon what to do, unless the condition has only one remedy.
-            ``{KEY}`` becomes ``KEY=value``, and ``{= EXPRESSION}`` its value; without one, the keys of `needs` and their values
-            are put in front.
+        otherwise: what happens without them, then a semicolon and what to do; the latter is left out where `needs` has only one
+            remedy. ``{KEY}`` becomes ``KEY=value``, ``<KEY>`` the whole key and ``{= EXPRESSION}`` its value. Unless what happens
+            names keys, those of the parts of `needs` that are not met are put in front, with their values.
         asked: condition of values that ask for the setting; by default, that the value of `key` is true.
         level: of the finding.
         v1: the rule is one of veRL's v1 trainer, and does not hold for the older one.
@@ -77,25 +77,19 @@ class Rule:
         needs, found = _condition(self.needs), self.asking(view)
         if not found or needs(view) or (self.v1 and not view["trainer.use_v1"]):
             return []
+        unmet = needs.unmet(view)
+        reason, own, remedy = self.otherwise.partition("; ")
+        others = [f"{key}={as_plain_yaml(view[key])}" for part in unmet for key in part.keys if key not in found]
+        given = f" with {' and '.join(others)}" if others and "{" not in reason else ""
+        if not own and all(part.remedy for part in unmet):
+            remedy = f"set {' '.join(part.remedy for part in unmet)}"
         shown = ", ".join(f"{key}={as_plain_yaml(found[key])}" for key in [*found][:_SHOWN])
         more = f" and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
-        unmet = needs.unmet(view)
-        others = [f"{key}={as_plain_yaml(view[key])}" for part in unmet for key in part.keys if key not in found]
-        given = f" with {' and '.join(others)}" if others and "{" not in self.otherwise else ""
-        remedies = [part.remedy for part in unmet]
-        fix = "" if ";" in self.otherwise else self._fix(" ".join(remedies) if all(remedies) else "")
-        return [Finding(self.level, next(iter(found)), f"{shown}{more}{self._problem(given, self._reason(view))}{fix}")]
+        message = self._message(given, _filled(reason, view), _filled(remedy, view), [*found])
+        return [Finding(self.level, next(iter(found)), f"{shown}{more}{message}")]
 
-    def _problem(self, given: str, reason: str) -> str:
-        return f"{given}: {reason}"
-
-    def _fix(self, remedy: str) -> str:
-        return f"; set {remedy}" if remedy else ""
-
-    def _reason(self, view: RunView) -> str:
-        """Return `otherwise` with ``KEY=value`` in the place of each ``{KEY}``, and the value of each ``{= EXPRESSION}``."""
-        valued = re.sub(r"\{= ([^}]+)\}", lambda found: str(_condition(found[1])(view)), self.otherwise)
-        return re.sub(r"\{([\w.]+)\}", lambda found: f"{full(found[1])}={as_plain_yaml(view[full(found[1])])}", valued)
+    def _message(self, given: str, reason: str, remedy: str, found: list[str]) -> str:
+        return f"{given}: {reason}{'; ' if remedy else ''}{remedy}"
 
 
 @dataclass(frozen=True)
@@ -105,7 +99,7 @@ class Switch(Rule):
     Args:
         key: patterns of the settings; those that differ from their defaults are reported together.
         needs: condition of values with which the settings have an effect.
-        otherwise: why they have none without; see :class:`Rule`.
+        otherwise: why they have none without, and after a semicolon what else to do than to remove them; see :class:`Rule`.
         without: patterns of settings among those of `key` that are never reported.
         off: values that request nothing, and so agree with the switch.
     """
@@ -126,16 +120,22 @@ class Switch(Rule):
         """Return True for one of the settings, by its whole key."""
         return _matches(key, self.key) and not _matches(key, self.without)
 
-    def _problem(self, given: str, reason: str) -> str:
-        return f": has no effect{given}{', ' if reason and not reason.startswith(';') else ''}{reason}"
+    def _message(self, given: str, reason: str, remedy: str, found: list[str]) -> str:
+        removed = found[0] if len(found) == 1 else f"these {len(found)} settings"
+        because = f", because {reason}" if reason else ""
+        return f": has no effect{given}{because}; {remedy}{', or ' if remedy else ''}remove {removed}"
 
-    def _fix(self, remedy: str) -> str:
-        return f"; remove it, or set {remedy}" if remedy else "; remove it"
+
+def rule_findings(view: RunView, rules: Mapping[str, Rule]) -> list[Finding]:
+    """Check every row of a table by name; the configuration has passed the checks of single values."""
+    return [finding for rule in rules.values() for finding in rule.findings(view)]
 
 
-def rule_findings(view: RunView, rules: Iterable[Rule]) -> list[Finding]:
-    """Check every row of a table; the configuration has passed the checks of single values."""
-    return [finding for rule in rules for finding in rule.findings(view)]
+def _filled(text: str, view: RunView) -> str:
+    """Return a text with its placeholders replaced, see :class:`Rule`."""
+    text = re.sub(r"\{= ([^}]+)\}", lambda found: as_plain_yaml(_condition(found[1])(view)), text)
+    text = re.sub(r"<([\w.]+)>", lambda found: full(found[1]), text)
+    return re.sub(r"(?<!\$)\{([\w.]+)\}", lambda found: f"{full(found[1])}={as_plain_yaml(view[full(found[1])])}", text)
 
 
 def full(key: str) -> str:

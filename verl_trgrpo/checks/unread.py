@@ -36,12 +36,12 @@ def unread_findings(view: RunView) -> list[Finding]:
     trainer = "v1" if view["trainer.use_v1"] else "older"
     prefixes = tuple(f"{key}." for key, trainers in unread.items() if trainer in trainers)
     own = _set_by_algorithm(view)
-    reporting = [row for row in SWITCHES if row.findings(view)]
+    reporting = [row for row in SWITCHES.values() if row.findings(view)]
     asked: dict[str, list[str]] = defaultdict(list)
     for key in dict.fromkeys([*own, *view.changed]):
         if f"{key}.".startswith(prefixes) and not any(row.covers(key) for row in reporting):
             asked[key.rpartition(".")[0]].append(key)
-    reported = {full(rule.key) for rule in RULES if rule.findings(view)}
+    reported = {full(rule.key) for rule in RULES.values() if rule.findings(view)}
     findings = []
     for keys in asked.values():
         given = ", ".join(f"{key}={as_plain_yaml(view[key])}" for key in keys if key not in reported)

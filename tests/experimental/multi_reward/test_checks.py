@@ -29,7 +29,7 @@ CASES = [
      "algorithm.filter_groups.enable", WARNING, "adv_estimator=constrained_grpo"),
     (["algorithm=constrained_grpo", "trainer.checkpoint_callback_class=null"],
      "trainer.checkpoint_callback_class", WARNING, "adv_estimator=constrained_grpo"),
-    (["algorithm=constrained_grpo", "algorithm.adv_estimator=tr_grpo"], "algorithm.adv_estimator", WARNING, "remove it"),
+    (["algorithm=constrained_grpo", "algorithm.adv_estimator=tr_grpo"], "algorithm.adv_estimator", WARNING, "remove algorithm."),
 ]  # fmt: skip
 SOUND = [
     ["algorithm=gdpo"],
