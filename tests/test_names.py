@@ -4,6 +4,8 @@ import ast
 from collections import defaultdict
 from pathlib import Path
 
+from verl_trgrpo.cli.main import COMMANDS
+
 PACKAGE = Path(__file__).parents[1] / "verl_trgrpo"
 # Names that are looked for in every module of a kind, and by what.
 HOOKS = {
@@ -27,15 +29,12 @@ def defined(source: str) -> set[str]:
 
 
 def repeated(sources: dict[str, str]) -> dict[str, list[str]]:
-    """Names that several modules define, and where.
-
-    Commands are counted by themselves: a function of `cli` has the name of its command, which may be that of the function
-    that does its work.
-    """
+    """Names that several modules define, and where; a command may have the name of the function that does its work."""
+    commands = {f"cli/{function.replace('.', '.py ')}" for function, _ in COMMANDS.values()}
     places = defaultdict(list)
     for module, source in sources.items():
         for name in defined(source) - HOOKS.keys():
-            places[module.startswith("cli/"), name].append(module)
+            places[f"{module} {name}" in commands, name].append(module)
     return {name: modules for (_, name), modules in places.items() if len(modules) > 1}
 
 

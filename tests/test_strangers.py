@@ -377,15 +377,15 @@ def read_train(place):
 
     def program():
         view = RunView(run)
-        for look in LOOKS:
-            raise_invalid([each.message for each in look(view) if each.level is Level.ERROR])
+        for check in CHECKS:
+            raise_invalid([each.message for each in check(view) if each.level is Level.ERROR])
         launch(run, 10, start=start)
         return 0
 
     return partial(exit_code, program)
 
 
-LOOKS = (missing_files, data_findings, resume_findings, model_findings)
+CHECKS = (missing_files, data_findings, resume_findings, model_findings)
 AS_TRAIN = "reads what train reads, by the same checks"
 # By command: what makes its directory and returns its words, or why it has none.
 READS = {

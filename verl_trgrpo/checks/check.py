@@ -18,8 +18,8 @@ from verl_trgrpo.data.prompts import own_agent_loops
 from verl_trgrpo.runs.compose import ComposedRun, changed_values, flat, resolved, verl_defaults
 from verl_trgrpo.runs.keys import LOSS
 
-Look = Callable[[RunView], list[Finding]]
-"""A check: takes the view of a run and returns what it finds."""
+Check = Callable[[RunView], list[Finding]]
+"""Takes the view of a run and returns what it finds."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ class CheckReport:
 
 def early_findings(run: ComposedRun, need_files: bool = True) -> list[Finding]:
     """Run the checks that need neither veRL nor torch, whose imports take many seconds: sections and missing files."""
-    return [*module_findings(), *in_turn(section_findings, missing_files)(RunView(run, need_files))]
+    return [*module_findings(), *without_repeats(section_findings, missing_files)(RunView(run, need_files))]
 
 
 def check(run: ComposedRun, need_files: bool = True, trains: bool = False) -> CheckReport:
@@ -89,11 +89,11 @@ def check(run: ComposedRun, need_files: bool = True, trains: bool = False) -> Ch
         return CheckReport(run.config, tuple(problems), None)
     without = missing_files(RunView(run, need_files=False))
     absent = {each.message for each in without if each.level is Level.NOT_CHECKED}
-    for stage, looks in _stages().items():
+    for stage, checks in _stages().items():
         if any(each.level is Level.ERROR and each.message not in absent for each in findings):
             findings.append(Finding.not_checked(stage, f"{stage}: not checked until the errors are fixed"))
         else:
-            findings += [each for look in looks for each in look(view)]
+            findings += [each for run_check in checks for each in run_check(view)]
     findings.sort(key=lambda each: [*Level].index(each.level))
     if any(each.level is Level.ERROR for each in findings):
         return CheckReport(run.config, tuple(findings), None)
@@ -102,7 +102,7 @@ def check(run: ComposedRun, need_files: bool = True, trains: bool = False) -> Ch
     return CheckReport(run.config, tuple(findings), view.steps, first_prompt(view))
 
 
-def _stages() -> dict[str, tuple[Look, ...]]:
+def _stages() -> dict[str, tuple[Check, ...]]:
     """Return the checks: of each setting and file by itself, of veRL's dataclasses, and of rules between settings."""
     import verl  # noqa: F401  # veRL's registries and the user's own modules come with it
 
@@ -120,11 +120,11 @@ def _stages() -> dict[str, tuple[Look, ...]]:
     rules, switches, sizes = (partial(rule_findings, rules=table) for table in (RULES, SWITCHES, SIZES | LENGTHS))
     return {
         "single settings and files": (
-            in_turn(section_findings, key_findings, type_findings, missing_files, data_findings, model_findings),
+            without_repeats(section_findings, key_findings, type_findings, missing_files, data_findings, model_findings),
         ),
         "veRL's dataclasses": (verl_findings,),
         "rules between settings": (
-            in_turn(rules, switches, unread_findings), sizes, micro_batch_findings, head_findings, token_findings,
+            without_repeats(rules, switches, unread_findings), sizes, micro_batch_findings, head_findings, token_findings,
             machine_findings, loop_setting_findings, length_findings, loss_findings, drift_findings, own_code_findings,
             resume_findings, own_findings,
         ),
@@ -143,14 +143,14 @@ def own_findings(view: RunView) -> list[Finding]:
     return [finding for each in found if hasattr(each, "run_checks") for finding in each.run_checks(view)]
 
 
-def in_turn(*looks: Look) -> Look:
-    """Return the check whose findings are those of `looks`, each about keys and sections that the earlier ones did not report."""
+def without_repeats(*checks: Check) -> Check:
+    """Return the check whose findings are those of `checks`, each about keys and sections that earlier ones did not report."""
 
-    def look(view: RunView) -> list[Finding]:
+    def run(view: RunView) -> list[Finding]:
         findings: list[Finding] = []
-        for each in looks:
+        for each in checks:
             seen = tuple(f"{found.where}." for found in findings if found.level is not Level.NOT_CHECKED)
             findings += [found for found in each(view) if not f"{found.where}.".startswith(seen)]
         return findings
 
-    return look
+    return run

@@ -45,7 +45,7 @@ class DoctorOptions:
     """There are no options."""
 
 
-class Check(NamedTuple):
+class MachineCheck(NamedTuple):
     """One check: its name, whether it passed, the finding, and the fix if it did not pass."""
 
     name: str
@@ -71,13 +71,13 @@ def run(options: DoctorOptions) -> int:
     return 0 if all_ok else 1
 
 
-def examine() -> Iterator[Check]:
+def examine() -> Iterator[MachineCheck]:
     """Run every check and yield its result as soon as it is known; a failed one does not prevent the others."""
     import psutil
     from packaging.requirements import Requirement
 
     supported = (3, 10) <= sys.version_info[:2] <= (3, 12)
-    yield Check("Python", supported, platform.python_version(), "use Python 3.10, 3.11 or 3.12")
+    yield MachineCheck("Python", supported, platform.python_version(), "use Python 3.10, 3.11 or 3.12")
     for text in (*_REQUIREMENTS, *_IF_INSTALLED):
         needed = Requirement(text)
         try:
@@ -85,13 +85,13 @@ def examine() -> Iterator[Check]:
         except importlib.metadata.PackageNotFoundError:
             if text in _IF_INSTALLED:
                 continue
-            yield Check(needed.name, False, "not installed", _TRAINING_EXTRAS)
+            yield MachineCheck(needed.name, False, "not installed", _TRAINING_EXTRAS)
         else:
             ok = needed.specifier.contains(found, prereleases=True)
-            yield Check(needed.name, ok, found, f'pip install "{text}"')
+            yield MachineCheck(needed.name, ok, found, f'pip install "{text}"')
     gib = psutil.virtual_memory().total / 2**30
     fix = "the CPU quickstart needs 12 GiB: close other programs, add swap, or use a larger machine"
-    yield Check("memory", gib >= 11.5, f"{gib:.0f} GiB", fix)
+    yield MachineCheck("memory", gib >= 11.5, f"{gib:.0f} GiB", fix)
     yield from _examine_imports()
 
 
@@ -208,7 +208,7 @@ _IMPORT_CHECKS = {
 }
 
 
-def _examine_imports() -> Iterator[Check]:
+def _examine_imports() -> Iterator[MachineCheck]:
     """Run each of `_IMPORT_CHECKS` in a process of its own, which sees the installation as a Ray worker does."""
     from verl_trgrpo.verl_plugin.cpu import CPU_ENVIRONMENT
 
@@ -225,9 +225,9 @@ def _examine_imports() -> Iterator[Check]:
                 timeout=_TIMEOUT,
             )
         except subprocess.TimeoutExpired:
-            yield Check(name, False, f"not done after {_TIMEOUT} s", fix)
+            yield MachineCheck(name, False, f"not done after {_TIMEOUT} s", fix)
             continue
         # The finding is printed last; of an error, the last line has type and message.
         lines = (done.stderr if done.returncode else done.stdout).splitlines()
         last = next((line for line in reversed(lines) if line.strip()), f"exit code {done.returncode}")
-        yield Check(name, done.returncode == 0, last, fix)
+        yield MachineCheck(name, done.returncode == 0, last, fix)
