@@ -174,10 +174,6 @@ class BoundedTokenizer:
         """Return the text of token ids."""
         return str(self._ask("call", "decode", [*map(int, token_ids)], options))
 
-    def pieces(self, token_ids: Iterable[int]) -> list[str]:
-        """Return the string that each token adds to those before; a character of several tokens comes with its last one."""
-        return [*map(str, self._ask("pieces", [*map(int, token_ids)]))]
-
     def encode(self, text: str, **options: Any) -> list[int]:
         """Return the token ids of a text."""
         return [*map(int, self._ask("call", "encode", text, options))]
