@@ -95,7 +95,7 @@ class SourceFiles:
         """Return the only file of each part. Raises a ValueError if one has two."""
         for part, (one, *others) in self.parts.items():
             if others:
-                raise ValueError(f"{one} and {others[0]} are both {part}; keep one of them")
+                raise ValueError(f"{one} and {others[0]} are both {part}; keep one of the two")
         return {part: files[0] for part, files in self.parts.items()}
 
     def unused(self, used: Iterable[Path]) -> dict[str, str]:
@@ -162,7 +162,7 @@ def read_records(path: Path, where: str = "") -> Iterator[Record]:
                 raise ValueError(f"{where}, row {number}: it is of type {type(row).__name__}; expected an object")
             yield Record(row, where, number)
     except (OSError, json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise ValueError(f"cannot read {path} ({error}); check the path, or get it again") from error
+        raise ValueError(f"cannot read {path} ({error}); check the path, or get the file again") from error
 
 
 def load_hub(
@@ -203,7 +203,9 @@ class _Columns(Mapping[str, Any]):
             other = self._names.setdefault(plain_name(str(name)), name)
             if other != name and not is_empty(row[name]):
                 if not is_empty(row[other]):
-                    raise ValueError(f"the columns {other} and {name} have one name in two spellings; rename one")
+                    raise ValueError(
+                        f"the columns {other} and {name} have one name in two spellings; rename one of the two"
+                    )
                 self._names[plain_name(str(name))] = name
 
     def __getitem__(self, name: str) -> Any:
@@ -270,7 +272,7 @@ def parse_records(
             dropped.setdefault(str(error) if expected else UNUSABLE, []).append(record.origin)
             wrong.append(f"{record.where}, row {record.number}: {error}")
             if not expected and len(dropped[UNUSABLE]) <= _MOST_SHOWN:
-                logger.warning("%s; the row is left out, correct it in a copy of the source", wrong[-1])
+                logger.warning("%s; the row is left out, correct the row in a copy of the source", wrong[-1])
     for where, wrong in files.items():
         if where not in good:
             raise ValueError(
@@ -345,4 +347,4 @@ def _arrow_rows(path: Path) -> Iterator[dict[str, Any]]:
         open_foreign(real_path(path)).close()
         yield from datasets.Dataset.from_file(str(path))
     except Exception as error:  # pyarrow and the file system raise several types
-        raise ValueError(f"{path} is not a readable Arrow file ({first_line(error)}); get it again") from error
+        raise ValueError(f"{path} is not a readable Arrow file ({first_line(error)}); get the file again") from error

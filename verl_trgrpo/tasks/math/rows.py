@@ -183,8 +183,8 @@ def choose_problems(
     rest = [problem for position, problem in enumerate(read.items) if position not in repeated]
     if len(rest) > _SIZES.get(name, len(rest)):
         raise ValueError(
-            f"{place}: {len(rest)} different problems, but {name} has {_SIZES[name]}; rename the file, or give it alone in "
-            "a directory named train if it is for training"
+            f"{place}: {len(rest)} different problems, but {name} has {_SIZES[name]}; rename the file, or put this file alone "
+            "into a directory named train if it is for training"
         )
     chosen = draw(rest, options.limit, f"deepscaler/{name}/{options.seed}")
     dropped = {reason: [*repeated.values()].count(reason) for reason in (REPEATED, CONTRADICTED)}

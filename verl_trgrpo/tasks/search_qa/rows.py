@@ -188,7 +188,7 @@ def _select(options: SearchQaOptions, parts: _Parts) -> Selection:
     found = [(role, name, [split for split in splits if (name, split) in parts]) for role, name, splits in wanted]
     raise_invalid(
         [
-            f"the source has no {role} split of {name}; add it or remove the set from --{role}-sets"
+            f"the source has no {role} split of {name}; add this split or remove the set from --{role}-sets"
             for role, name, splits in found
             if not splits
         ]
