@@ -31,7 +31,7 @@ class TrainOptions:
 
     def __post_init__(self) -> None:
         if files := [word for word in self.overrides if word.endswith((".yaml", ".yml")) and "=" not in word]:
-            raise ValueError(f"{files[0]} is a file, not an override; give it with --recipe {files[0]}")
+            raise ValueError(f"{files[0]} is a file, not an override; write --recipe {files[0]}")
 
 
 def train(options: TrainOptions) -> int:

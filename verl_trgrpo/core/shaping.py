@@ -222,7 +222,7 @@ def _find(name: str) -> _Registered:
     hint = f" Did you mean {close[0]!r}?" if close else ""
     raise ValueError(
         f"unknown shaping {name!r}.{hint} Known: {', '.join(available_shapings())}. "
-        "Your own: register it with @register_shaping, or give its import path, e.g. my_package.my_module.my_shaping"
+        "Your own: register the function with @register_shaping, or give its import path, e.g. my_package.my_module.my_shaping"
     )
 
 

@@ -149,7 +149,7 @@ def check_fetched(path: Path) -> None:
     """Raise an UnreadableFileError if a file is the pointer that Git leaves in place of a large file."""
     with open_foreign(real_path(path)) as file:
         if file.read(32).startswith(b"version https://git-lfs"):
-            raise UnreadableFileError(f"{path} is a pointer of Git LFS, not the file; get it with `git lfs pull`")
+            raise UnreadableFileError(f"{path} is a pointer of Git LFS, not the file; get the file with `git lfs pull`")
 
 
 @contextmanager
@@ -162,7 +162,7 @@ def naming_damage(path: Path) -> Iterator[None]:
     except UnreadableFileError:
         raise
     except (pa.ArrowException, OSError, ValueError, OverflowError) as error:
-        raise UnreadableFileError(f"{path} is damaged ({first_line(error)}); get it again") from error
+        raise UnreadableFileError(f"{path} is damaged ({first_line(error)}); get the file again") from error
 
 
 def ground_truth_of(row: RawRow) -> Any:
@@ -245,10 +245,14 @@ def tag_findings(row: RawRow, where: str) -> Iterator[Finding]:
         return
     content = "\n".join(message["content"] for message in row["prompt"])
     if found := [tag for tag in CHAT_TAGS if tag in content]:
-        message = f"the prompt contains {', '.join(found)}; remove it, the chat template adds such tags a second time"
+        message = (
+            f"the prompt contains {', '.join(found)}; remove the tag, the chat template adds such tags a second time"
+        )
         yield Finding.error(where, message)
     if content.rstrip().endswith("<think>"):
-        yield Finding.error(where, "the prompt ends with an opened <think>, which belongs to the response; remove it")
+        yield Finding.error(
+            where, "the prompt ends with an opened <think>, which belongs to the response; remove the tag"
+        )
 
 
 def truth_findings(row: RawRow, where: str) -> Iterator[Finding]:
@@ -281,7 +285,7 @@ def reserved_findings(row: RawRow, where: str) -> Iterator[Finding]:
 
 def reserved_problem(key: str) -> str:
     """Return the message about a reserved key of a row's extra_info."""
-    return f"extra_info.{key} is what a rollout tells the reward, which ignores a row's; rename or drop it"
+    return f"extra_info.{key} is what a rollout tells the reward, which ignores a row's; rename or drop the field"
 
 
 def _is_blank(value: Any) -> bool:

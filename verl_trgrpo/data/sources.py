@@ -59,7 +59,7 @@ def find_files(path: Path) -> list[Path]:
         files = sorted(data_entries(path.iterdir()))
         if not files:
             below = sorted(file.parent for file in path.glob("*/*") if file.is_file() and _is_data(file))
-            hint = f"; {below[0]} has some, give that" if below else ""
+            hint = f"; {below[0]} has some, give this file" if below else ""
             raise ValueError(f"{path} has no data files; expected files that end with {endings}{hint}")
         return files
     if not path.is_file():
@@ -82,7 +82,7 @@ def read_records(path: Path, where: str = "") -> Iterator[Record]:
                 raise _malformed(where, number, f"it is of type {type(row).__name__}; expected an object")
             yield Record(row, where, number)
     except (OSError, json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise ValueError(f"cannot read {path} ({error}); check the path, or get it again") from error
+        raise ValueError(f"cannot read {path} ({error}); check the path, or get the file again") from error
 
 
 def load_hub(
@@ -150,7 +150,7 @@ def message_of_test_file(path: Path, rows_say_test: bool) -> str:
 
 
 def _malformed(where: str, number: int, reason: str) -> ValueError:
-    return ValueError(f"{where}, row {number}: {reason}; correct the row in a copy of the source, or remove it")
+    return ValueError(f"{where}, row {number}: {reason}; correct the row in a copy of the source, or remove the row")
 
 
 def data_entries(paths: Iterable[Path]) -> list[Path]:
@@ -183,4 +183,4 @@ def _arrow_rows(path: Path) -> Iterator[dict[str, Any]]:
         open_foreign(real_path(path)).close()
         yield from datasets.Dataset.from_file(str(path))
     except Exception as error:  # pyarrow and the file system raise several types
-        raise ValueError(f"{path} is not a readable Arrow file ({first_line(error)}); get it again") from error
+        raise ValueError(f"{path} is not a readable Arrow file ({first_line(error)}); get the file again") from error

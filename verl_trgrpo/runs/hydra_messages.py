@@ -19,7 +19,7 @@ _MESSAGES = {
         "{group}={option}: does not exist; {hint}"
     ),
     r"In '(?P<file>[^']+)': Could not (?:find|load) '(?P<name>[^']+)'": (
-        "{file}: its defaults list names {name}, which does not exist; {hint}correct it"
+        "{file}: its defaults list names {name}, which does not exist; {hint}correct the name"
     ),
     r"defaults must be a list": "defaults: must be a list, such as [ppo_trainer, _self_]",
     r"Config group override must be a string or a list": (

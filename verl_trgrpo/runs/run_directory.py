@@ -260,7 +260,9 @@ def read_config(run_dir: Path) -> DictConfig | None:
         raise InvalidInputError([str(error)]) from error
     except (OSError, yaml.YAMLError, OmegaConfBaseException, RecursionError, ValueError, AssertionError) as error:
         reason = first_line(error)
-    message = f"{path} is damaged ({reason}); restore or remove it, or start over with trainer.resume_mode=disable"
+    message = (
+        f"{path} is damaged ({reason}); restore or remove the file, or start over with trainer.resume_mode=disable"
+    )
     raise InvalidInputError([message])
 
 

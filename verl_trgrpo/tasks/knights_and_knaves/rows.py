@@ -281,7 +281,7 @@ def puzzle_from_row(row: Mapping[str, Any], origin: str = "") -> Puzzle:
     if (row.get("solution_text_format") or truth) != truth:
         raise ValueError(f"solution_text_format={row['solution_text_format']!r}, but the solution reads {truth!r}")
     if score_knights_and_knaves(format_response("", names, solution), truth).acc < 1:
-        raise ValueError(f"names={names!r}: an answer with these cannot get full marks; change them")
+        raise ValueError(f"names={names!r}: an answer with these cannot get full marks; give other names")
     return Puzzle(quiz, tuple(names), statements, solution, origin)
 
 

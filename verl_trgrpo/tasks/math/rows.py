@@ -184,8 +184,8 @@ def choose_problems(
     rest = [problem for position, problem in enumerate(problems) if position not in repeated]
     if len(rest) > _SIZES.get(name, len(rest)):
         raise ValueError(
-            f"{place}: {len(rest)} different problems, but {name} has {_SIZES[name]}; rename the file, or give it alone in "
-            "a directory named train if it is for training"
+            f"{place}: {len(rest)} different problems, but {name} has {_SIZES[name]}; rename the file, or put this file alone "
+            "into a directory named train if it is for training"
         )
     chosen = draw(rest, options.limit, f"deepscaler/{name}/{options.seed}")
     dropped = {reason: [*repeated.values()].count(reason) for reason in (REPEATED, CONTRADICTED)}
@@ -237,7 +237,7 @@ def find_sources(source: str) -> dict[str, Path | HubData]:
         if name not in ("", _TRAIN) and _has_train_problems(file):
             name = "" if path.is_dir() else _TRAIN
         if name in found:
-            raise ValueError(f"{found[name]} and {file} are both {name}; keep one of them")
+            raise ValueError(f"{found[name]} and {file} are both {name}; keep one of the two")
         if name:
             found[name] = file
     if not found:

@@ -20,6 +20,8 @@ _SCRIPTS = tuple(
         ("_", "₀₁₂₃₄₅₆₇₈₉₊₋ₙ", "0123456789+-n"),  # x₁
     )
 )
+_CIRCLED = re.compile(r"\\textcircled\s*\{?([1-9])\}?")  # \textcircled{2}
+_CIRCLES = re.compile("(?<=[①-⑳])(?=[①-⑳])")  # ②④ are two, not 24
 _VULGAR_FRACTION = re.compile("[¼-¾⅐-⅞]")  # ¾
 _ROOT = re.compile(r"√\s*(?:\(([^()]*)\)|([0-9]+(?:\.[0-9]+)?|[a-zA-Z]))")  # √13; √(2)
 _KEPT = frozenset("ℝℤℕℚℂ") | CURRENCIES.keys()  # their compatibility form loses what they mean
@@ -58,6 +60,14 @@ _CHARACTERS = str.maketrans(
     }
 )  # fmt: skip
 
+_PLAIN_NAMES = (
+    "pi alpha beta gamma theta lambda omega sin cos tan cot csc arcsin arccos arctan sinh cosh tanh exp ln log lg"
+)
+PLAIN_TEXT = {">=": r"\geq ", "<=": r"\leq ", "!=": r"\neq "} | {name: rf"\{name} " for name in _PLAIN_NAMES.split(" ")}
+"""What a formula without a backslash writes in place of a character or command; `^(n+2)` is `^{n+2}` there."""
+_PLAIN_WORD = re.compile(r"(?<![a-zA-Z])(?:sqrt|[a-zA-Z]{3,}|pi|ln|lg)(?![a-z])|[<>!]=(?!=)")  # theta; 3pi; >=
+_PLAIN_POWER = re.compile(r"\^\(([^()]*)\)")  # 7^(n+2)
+
 LATEX_COMMANDS = {
     "dfrac": r"\frac", "tfrac": r"\frac", "cfrac": r"\frac", "dbinom": r"\binom", "tbinom": r"\binom",
     "geqslant": r"\geq", "geqq": r"\geq", "ge": r"\geq", "leqslant": r"\leq", "leqq": r"\leq", "le": r"\leq", "ne": r"\neq",
@@ -86,14 +96,21 @@ _WORD_BEHIND = (
     rf"(?:[a-zA-Z]{{3,}}|[{SPACED_SYMBOLS}](?![a-zA-Z])|(?i:{'|'.join(SHORT_UNITS)})(?![a-zA-Z])|[a-zA-Z]\.[a-zA-Z])\.?"
 )
 _MAX_GROUPS = 3
+_FLAT = r"((?:[^{}]|\{[^{}]*\})*?)"
 _STACKED = {"over": "frac", "choose": "binom"}
+_ARGUMENT = re.compile(r"\s*(?:\^(?:\w|\{[^{}]*\})\s*)?(?:\\(?!cdot|[,;!) ])|[a-zA-Z0-9({_|])")  # of \mathrm{sec}^2x
 _SYMBOL = r"[0-9a-zA-Z]|\\(?!frac|sqrt|binom|text|left)[a-zA-Z]+"
+
+
+def _is_function(name: str, match: re.Match[str]) -> bool:
+    """Return whether upright letters are a function; `min` and `sec` without an argument are units."""
+    return name in _FUNCTIONS and (name not in ("min", "sec") or bool(_ARGUMENT.match(match.string, match.end())))
 
 
 def _upright(match: re.Match[str]) -> str:
     r"""Return upright letters as what they stand for: a function, a letter such as `\mathrm{e}`, a formula, or words."""
     inner = re.sub(_SPACE, " ", match[2]).strip()
-    if inner in _FUNCTIONS:
+    if _is_function(inner, match):
         return rf"{match[1]}\{inner} "
     if inner in ("i", "e", "d") or re.search(r"\\(?!text|mu|Omega|circ)[a-zA-Z]", inner):
         return f"{match[1]}{inner}"
@@ -104,7 +121,7 @@ def _unwrap(match: re.Match[str]) -> str:
     r"""Return the content of `\text{...}` alone where it is a formula: a number, a command, a list of numbers or capitals."""
     inner = match[1].strip()
     words = re.sub(rf"\\[a-zA-Z]+|\b{_CONJUNCTION}\b", "", inner)
-    if inner in _FUNCTIONS - {"min", "max", "mod"}:  # 9\text{ min} are minutes
+    if inner not in ("max", "mod") and _is_function(inner, match):
         return rf"\{inner} "
     if not re.search(r"[^\W\d_]", words):
         return inner if inner == "," else f" {inner} "
@@ -185,7 +202,7 @@ _RULES = tuple(
         (r"^([0-9.]+) ?([a-zA-Z]+) ([0-9.]+)(?=\\text\{)", r"\1\\text{ \2 }\3"),  # 3 hours 20\text{ minutes}
         (r"\\pmod\s*([0-9]+|[a-zA-Z])", r"\\pmod{\1}"),  # \pmod 3
         (
-            r"(?:\{|^)([^{}]*)\\(over|choose)(?![a-zA-Z])([^{}]*)(?:\}|$)",
+            rf"(?:\{{|^){_FLAT}\\(over|choose)(?![a-zA-Z]){_FLAT}(?:\}}|$)",
             lambda m: rf"\{_STACKED[m[2]]}{{{m[1]}}}{{{m[3]}}}",
         ),  # {n \choose 3}; 1 \over 2
         (r"(?:(?<![\\a-zA-Z])sqrt|\\sqrt\s*)\(([^()]*)\)", r"\\sqrt{\1}"),  # sqrt(2); \sqrt (2)
@@ -243,6 +260,8 @@ def normalize(text: str) -> str:
     if _PLAIN_NUMBER.fullmatch(text):
         return text
     text = _GAP.sub(" ", text)  # the patterns below take runs of white space apart in many ways
+    if "\\" not in text:
+        text = _plain_text(text)
     text = plain_characters(_FOREIGN_WORD.sub(lambda match: _FOREIGN[match[0]], text))
     if r"\begin" not in text:
         text = _DOUBLED_BACKSLASH.sub(lambda _: "\\", text)
@@ -253,6 +272,14 @@ def normalize(text: str) -> str:
     if "," not in text:
         text = text.replace(";", ",")
     return ungrouped(text)
+
+
+def _plain_text(text: str) -> str:
+    """Return a formula in plain text as LaTeX writes it; with a word that is not in `PLAIN_TEXT`, it stays as it is."""
+    words = {match[0] for match in _PLAIN_WORD.finditer(text)}
+    if not words <= {"sqrt", *PLAIN_TEXT} or (text in words and text != "pi"):
+        return text
+    return _PLAIN_POWER.sub(r"^{\1}", _PLAIN_WORD.sub(lambda match: PLAIN_TEXT.get(match[0], match[0]), text))
 
 
 def _rewritten(text: str, rules: Iterable[tuple[re.Pattern[str], Any]]) -> str:
@@ -276,7 +303,9 @@ def plain_characters(text: str) -> str:
     for pattern, mark, plain in _SCRIPTS:
         text = pattern.sub(lambda run, mark=mark, plain=plain: f"{mark}{{{run[0].translate(plain)}}}", text)  # type: ignore[misc]
     text = text.replace(r"\$", DOLLAR).replace("º", "°")
+    text = _CIRCLED.sub(lambda match: chr(0x245F + int(match[1])), text)
     if not text.isascii():
+        text = _CIRCLES.sub(",", text)
         text = _VULGAR_FRACTION.sub(
             lambda m: r"\frac{" + unicodedata.normalize("NFKC", m[0]).replace("⁄", "}{") + "}", text
         )

@@ -168,7 +168,7 @@ def _select(options: SearchQaOptions, parts: _Parts) -> Selection:
     found = [(role, name, [split for split in splits if (name, split) in parts]) for role, name, splits in wanted]
     raise_invalid(
         [
-            f"the source has no {role} split of {name}; add it or remove the set from --{role}-sets"
+            f"the source has no {role} split of {name}; add this split or remove the set from --{role}-sets"
             for role, name, splits in found
             if not splits
         ]
@@ -246,7 +246,7 @@ def local_parts(source: Path) -> _Parts:
             if re.search(f"(?<![a-z]){split}(?![a-z])", file.name.lower())
         ]
         if len(found) > 1:
-            raise ValueError(f"{found[0]} and {found[1]} hold the same split; keep one of them")
+            raise ValueError(f"{found[0]} and {found[1]} hold the same split; keep one of the two")
         if found:
             parts[name, split] = found[0]
     if not parts:
