@@ -99,7 +99,10 @@ def machine_findings(view: RunView) -> list[Finding]:
         return []
     config, level = view.config, Level.ERROR if view.trains else Level.NOT_CHECKED
     findings = [Finding(level, key, message) for key, message in _missing_packages(view)]
-    if view.run.on_cpu and not view.trains and (lacking := lacking_variables()):
+    by_verl = any(
+        word.startswith("+platform=cpu") for word in view.run.arguments
+    )  # a stock configuration has no such group
+    if by_verl and not view.trains and (lacking := lacking_variables()):
         message = f"python -m verl.trainer.main_ppo needs `export {lacking}`, which `verl-trgrpo train` sets"
         findings.append(Finding.not_checked("trainer.device", f"platform=cpu: {message}"))
     if (cluster := cluster_of(config)) and not view.trains:
