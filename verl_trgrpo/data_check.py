@@ -226,7 +226,11 @@ def check_files(options: CheckOptions, progress: Progress = no_progress) -> Data
             report.add(LITERAL_GOLDS, literal_findings(names[path], literal, found))
             for check, finding in (*lengths.rest(), *whole.findings(names[path])):
                 report.add(check, [finding])
-            share = f"; {literal} ground truths only compared literally ({literal / found:.1%})" if literal else ""
+            share = (
+                f"; {count_of(literal, 'ground truth')} only compared literally ({literal / found:.1%})"
+                if literal
+                else ""
+            )
             report.files.append(f"{path}: {count_of(found, 'row')}, {role}{lengths.summary()}{share}")
             read[role] = read.get(role, 0) + found
     if not any(read.values()):

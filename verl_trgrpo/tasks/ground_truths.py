@@ -118,7 +118,7 @@ def _gold_finding(row: RawRow, source: str, where: str, default: DefaultReward |
 def _stated_gold_finding(
     row: RawRow, source: str, where: str, form: AnswerForm | None, default: DefaultReward | None
 ) -> Finding | None:
-    """Score responses that state the ground truth in a form; return a finding unless one gets ``acc`` 1.0 and a wrong one less."""
+    """Score responses that state the ground truth in a form; return a finding unless one gets `acc` 1.0 and a wrong one less."""
     truth = ground_truth_of(row)
     given = reward_input(extra_info_of(row), row.get("prompt"))
     shown, stated = shorten(truth), f" in the form {state_answer('...', form)}" if form else ""
