@@ -100,7 +100,7 @@ class CheckOptions(Options):
         if self.template and self.tokenizer is None:
             messages.append(f"template={' '.join(self.template)}: needs a tokenizer; give one with --tokenizer")
         if self.reward and self.no_rewards:
-            messages.append(f"reward={self.reward}: --no-rewards uses no reward; leave one of them out")
+            messages.append(f"reward={self.reward}: --no-rewards uses no reward; leave one of the two out")
         return messages
 
     @property

@@ -175,7 +175,7 @@ class Condition(ast.NodeTransformer):
     def visit_Attribute(self, node: ast.Attribute) -> ast.expr:
         key = ast.unparse(node)
         if key.partition(".")[0] not in SECTIONS:
-            raise ValueError(f"{key}: is not below a known section; begin it with one of {', '.join(SECTIONS)}")
+            raise ValueError(f"{key}: is not below a known section; begin the key with one of {', '.join(SECTIONS)}")
         self.keys[full(key)] = None
         return ast.parse(f"view[{full(key)!r}]", mode="eval").body
 

@@ -72,7 +72,7 @@ def _foreign_finding(row: RawRow, source: str, where: str, default: DefaultRewar
     question = extra_info.get("question")
     if isinstance(question, str) and not contains(prompt, question):
         reason = f"extra_info.question {shorten(question)} is not in the prompt"
-        return Finding.warning(where, f"{reason}; correct it, or build the file again if rows are shifted")
+        return Finding.warning(where, f"{reason}; correct the row, or build the file again if rows are shifted")
     for key in ("answer", "solution"):
         solution = extra_info.get(key)
         stated = _final_answer(solution) if isinstance(solution, str) else None
