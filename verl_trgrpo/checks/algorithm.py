@@ -14,8 +14,8 @@ from verl_trgrpo.common.text import as_plain_yaml
 from verl_trgrpo.config import OWN_CONFIGS
 from verl_trgrpo.core import TokenWeighting
 from verl_trgrpo.core.shaping import REMEDIES
-from verl_trgrpo.runs.compose import algorithm_settings, flat, resolved, verl_defaults
-from verl_trgrpo.runs.keys import ACTOR, LOSS
+from verl_trgrpo.runs.compose import algorithm_settings, resolved, verl_defaults
+from verl_trgrpo.runs.keys import ACTOR, LOSS, flat
 from verl_trgrpo.verl_plugin.loss_names import WEIGHTED
 
 # Points between 0 and 1 at which weights are compared with the clip.

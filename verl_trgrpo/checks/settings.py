@@ -24,8 +24,8 @@ from verl_trgrpo.checks.view import OWN_MANAGER, RunView
 from verl_trgrpo.common.findings import Finding, Level
 from verl_trgrpo.common.text import as_plain_yaml, as_yaml, did_you_mean, nearest, nearest_key
 from verl_trgrpo.data.prompts import TOOLS
-from verl_trgrpo.runs.compose import flat, selected
-from verl_trgrpo.runs.keys import LOSS, MANAGER, MANAGER_OPTIONS, OLD_SECTIONS, SHAPING, place_of
+from verl_trgrpo.runs.compose import selected
+from verl_trgrpo.runs.keys import LOSS, MANAGER, MANAGER_OPTIONS, OLD_SECTIONS, SHAPING, flat, place_of
 from verl_trgrpo.tasks.registry import known_agent_loops
 
 # A section that takes any key.

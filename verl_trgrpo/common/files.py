@@ -45,7 +45,7 @@ def json_lines(path: Path) -> Iterator[tuple[int, Any]]:
     """
     number = 0
     # As bytes: only "\n" ends a line, while text files break at other characters that JSON allows in a string.
-    with open_foreign(real_path(path)) as packed, gzip.open(packed) if path.suffix == ".gz" else packed as file:
+    with open_foreign(real_path(path)) as packed, gzip.open(packed) if path.suffix.lower() == ".gz" else packed as file:
         try:
             for number, line in enumerate(lines_of(file, path), start=1):
                 if line.strip():

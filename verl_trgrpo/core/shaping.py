@@ -46,8 +46,8 @@ REMEDIES = {
     "entropy": "set actor_rollout_ref.actor.calculate_entropy=true",
     "ref_log_prob": "set actor_rollout_ref.actor.use_kl_loss=true, which brings the reference policy, with "
     "actor_rollout_ref.actor.kl_loss_coef=0 for a run without a KL loss",
-    "success_rate": "train with veRL's v1 trainer and this project's replay buffer (--config-name=trgrpo_trainer or a recipe), "
-    "which computes it with trainer.v1.sampler.sampler_kwargs.success_rate=true",
+    "success_rate": "train with veRL's v1 trainer and the configuration trgrpo_trainer or a recipe, whose replay buffer "
+    "computes it with trainer.v1.sampler.sampler_kwargs.success_rate=true",
 }
 
 # Points of [0, 1] at which a shaping is tested; odd, so that 0, 1/2 and 1 are among them.

@@ -17,7 +17,9 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import unicodedata
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -62,6 +64,11 @@ CHAT_TAGS = (
 )  # fmt: skip
 
 _MAX_REPORTED = 5
+
+_QUOTED = re.compile(r"""'((?:[^'\\]|\\.)+)'|"((?:[^"\\]|\\.)+)\"""")
+_LIST_AS_TEXT = re.compile(
+    rf"\s*\[\s*(?:{_QUOTED.pattern})(?:(?:\s*,\s*|\s+)(?:{_QUOTED.pattern}))*\s*,?\s*\]\s*", re.DOTALL
+)
 
 
 # Columns
@@ -171,6 +178,21 @@ def ground_truth_of(row: RawRow) -> Any:
     return reward_model.get("ground_truth") if isinstance(reward_model, Mapping) else None
 
 
+def listed(text: str) -> list[str] | None:
+    r"""Return the strings of a list that was written as text, as Python, NumPy or JSON write one; None for other text.
+
+    Backslashes are LaTeX's where they are not doubled throughout.
+
+    >>> listed("['2916']"), listed("['\\frac12' \"1/2\"]"), listed("[1, 2]")
+    (['2916'], ['\\frac12', '1/2'], None)
+    """
+    if not _LIST_AS_TEXT.fullmatch(text):
+        return None
+    items = [match[1] or match[2] for match in _QUOTED.finditer(text)]
+    escaped = all(re.fullmatch(r"(?:[^\\]|\\[\\'\"])*", item) for item in items)
+    return [re.sub(r"\\(.)", r"\1", item) if escaped else item for item in items]
+
+
 def extra_info_of(row: RawRow) -> Mapping[str, Any]:
     """Return a row's extra_info, or an empty mapping; JSON where `datasets` keeps rows of different fields as such."""
     extra_info = row.get("extra_info")
@@ -189,8 +211,8 @@ def display_names(paths: Sequence[Path]) -> dict[Path, str]:
 def file_problems(paths: Sequence[Path]) -> list[str]:
     """Return a message for each path that is not a file, and one for files that are given twice."""
     messages = [f"{path} is not a file; check the path" for path in dict.fromkeys(paths) if not path.is_file()]
-    twice = len({path.resolve() for path in paths}) < len(paths)
-    return [*messages, *(["a file is given twice; name each file once"] if twice else [])]
+    twice = [path for path, count in Counter(path.resolve() for path in paths).items() if count > 1]
+    return [*messages, *(f"{path} is given twice; name each file once" for path in twice)]
 
 
 # Checks

@@ -33,7 +33,7 @@ from verl_trgrpo.runs.checkpoints import (
     settle_checkpoint,
     step_of,
 )
-from verl_trgrpo.runs.compose import DEFAULT_CONFIG, ComposedRun, chosen_value, compose, loggers_of, quoted
+from verl_trgrpo.runs.compose import DEFAULT_CONFIG, ComposedRun, compose, loggers_of
 from verl_trgrpo.runs.environment import (
     METRICS_VARIABLE,
     built_for_cpus,
@@ -43,6 +43,7 @@ from verl_trgrpo.runs.environment import (
 )
 from verl_trgrpo.runs.health import judge
 from verl_trgrpo.runs.metrics import MetricsLog
+from verl_trgrpo.runs.overrides import chosen_value, quoted
 from verl_trgrpo.runs.records import read_record, write_record
 from verl_trgrpo.runs.run_directory import (
     DATA_FILES,
