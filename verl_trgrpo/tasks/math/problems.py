@@ -90,7 +90,9 @@ def _first(row: Mapping[str, Any], names: Sequence[str]) -> Any:
     if {*map(plain_name, names)} & {*map(plain_name, row)}:
         return None
     found = f"found {', '.join(row) or 'nothing'}"
-    raise ValueError(f"missing column {' or '.join(names)} ({found}); name it with --problem-column or --answer-column")
+    raise ValueError(
+        f"missing column {' or '.join(names)} ({found}); name the right one with --problem-column or --answer-column"
+    )
 
 
 def _answer_of(row: Mapping[str, Any], column: str) -> Any:

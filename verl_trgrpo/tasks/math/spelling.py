@@ -89,7 +89,7 @@ GROUP = "\ue001"  # stands for a comma that may separate thousands
 _PLAIN_NUMBER = re.compile(r"-?[0-9]{1,300}(?:\.[0-9]{1,300})?")  # -3.5
 _GAP = re.compile(r"(?:\s|~|(?<!\\)\\ ){2,}")  # 5  m; 5\ \ m
 _DOUBLED_BACKSLASH = re.compile(r"\\\\(?=[a-zA-Z]{2})")  # `\\\\frac`, as a program prints it
-_SPACE = r"\\(?:[!,;:> ~]|q?quad(?![a-zA-Z])|hspace\{[^{}]*\})|~"
+_SPACE = r"\\(?:[!,;:> ~]|q?quad|hspace\{[^{}]*\})|~"
 _THIN = r"(?:,\s*\\!|\{,\}|\\[,!; :]|[ ~\u00a0])\s*"
 _CONJUNCTION = r"(?:and|or)"
 _WORD_BEHIND = (
@@ -224,7 +224,7 @@ _RULES = tuple(
         (r"\\begin\{array\}\s*\{[lcr| ]*\}", r"\\begin{array}"),  # \begin{array}{cc}
         (r"\\(?:begin|end)\{(?:align(?:ed)?\*?|gathered|split)\}", ""),  # \begin{aligned}
         (rf"(?:,\s*)?\\text\{{\s*(?:,\s*)?{_CONJUNCTION}\s*\}}|\s*\\&\s*", _comma),  # 1, \text{ and } 2; 1 \& 2
-        (rf"(?<![a-zA-Z\\])(?:,\s*)?(?<=[\s,}}\d]){_CONJUNCTION}(?=[\s\\\d(-])", _comma),  # 1 and 2; 1, or 2
+        (rf"(?<![a-zA-Z\\])(?:,\s*)?(?<=[\s,}})\d]){_CONJUNCTION}(?=[\s\\\d(-])", _comma),  # 1 and 2; 1, or 2
         (r"\\mathbb\{R\} ?- ?(?=\\\{)", r"\\mathbb{R}\\setminus"),  # \mathbb{R}-\{1\}
         (r"^\\mathbb\{R\}\^\{?([-+])\}?$", lambda m: r"(0,\infty)" if m[1] == "+" else r"(-\infty,0)"),  # \mathbb{R}^+
         (r"(?<=[0-9A-F]) ?\\text\{ ?\(?(?:in )?base ?(?:\} ?)?([0-9]+) ?\)? ?\}?$", r"_{\1}"),  # 1011 \text{ (base 2)}
@@ -247,6 +247,7 @@ _RULES = tuple(
         (r"\ue002\\text\{", r"\\text{ "),  # \ue002\text{cm}
     )
 )
+_SEMICOLONS = re.compile(r"\([^(),]*\)")  # (0;0),(1;2)
 _BRACKET = r"(?P<open>\\begin\{[a-z]*\*?\}|\\\{|[(\[{])|(?P<close>\\end\{[a-z]*\*?\}|\\\}|[)\]}])"
 
 
@@ -269,8 +270,7 @@ def normalize(text: str) -> str:
     text = _rewritten(ungrouped(text).rstrip(".,;:"), _RULES)
     if r"\begin" not in text:
         text = text.replace("&", "")
-    if "," not in text:
-        text = text.replace(";", ",")
+    text = text.replace(";", ",") if "," not in text else _SEMICOLONS.sub(lambda m: m[0].replace(";", ","), text)
     return ungrouped(text)
 
 
