@@ -17,7 +17,7 @@ from verl_trgrpo.data.rows import UnreadableFileError, is_chat
 from verl_trgrpo.data.verl_files import DataFile, column_findings, concatenation_findings, row_problems, spread
 from verl_trgrpo.runs.compose import resolved, selected
 from verl_trgrpo.runs.keys import AGENT, REWARD, REWARD_MODEL, ROLLOUT
-from verl_trgrpo.tasks.ground_truths import reward_findings
+from verl_trgrpo.tasks.ground_truths import LITERAL_GOLDS, literal_findings, reward_findings
 from verl_trgrpo.tasks.registry import (
     DEFAULT_REWARD_KEY,
     DEFAULT_REWARDS,
@@ -177,7 +177,8 @@ def _gold_findings(key: str, file: DataFile, config: DictConfig) -> list[Finding
     for name, (first, *others) in found.items():
         count = 1 + len(others)
         wrong = name == "reward of gold" or first.level is Level.ERROR
-        level = Level.ERROR if wrong and count == len(scored) else Level.WARNING
+        many = [*literal_findings(key, count, len(scored))] if name == LITERAL_GOLDS else wrong and count == len(scored)
+        level = Level.ERROR if many else Level.WARNING
         message = f"{first.where}: {first.message} ({count} of {len(scored)} rows that were scored)"
         findings.append(Finding(level, key, f"{message}; `verl-trgrpo data check` names all"))
     whole = WholeFile(default)

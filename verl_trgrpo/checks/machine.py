@@ -29,6 +29,7 @@ from verl_trgrpo.runs.compose import loggers_of, selected
 from verl_trgrpo.runs.environment import accelerator_count, training_environment
 from verl_trgrpo.runs.keys import AGENT, GPUS, MANAGER, REWARD, REWARD_MODEL, ROLLOUT, place_of
 from verl_trgrpo.tasks.registry import known_options
+from verl_trgrpo.verl_plugin.cpu import lacking_variables
 
 _STORAGE = "transfer_queue.backend.SimpleStorage.num_data_storage_units"
 # Packages of the rollout engines.
@@ -98,6 +99,12 @@ def machine_findings(view: RunView) -> list[Finding]:
         return []
     config, level = view.config, Level.ERROR if view.trains else Level.NOT_CHECKED
     findings = [Finding(level, key, message) for key, message in _missing_packages(view)]
+    by_verl = any(
+        word.startswith("+platform=cpu") for word in view.run.arguments
+    )  # a stock configuration has no such group
+    if by_verl and not view.trains and (lacking := lacking_variables()):
+        message = f"python -m verl.trainer.main_ppo needs `export {lacking}`, which `verl-trgrpo train` sets"
+        findings.append(Finding.not_checked("trainer.device", f"platform=cpu: {message}"))
     if (cluster := cluster_of(config)) and not view.trains:
         reason = f"{cluster[0]} is asked for its GPUs and CPUs when training starts"
         findings.append(view.finding(GPUS, reason, Level.NOT_CHECKED))

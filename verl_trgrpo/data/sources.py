@@ -276,7 +276,7 @@ def parse_records(
     for where, wrong in files.items():
         if where not in good:
             raise ValueError(
-                f"{wrong[0]}; no row of {len(wrong)} can be used, correct {where} in a copy or leave it out"
+                f"{wrong[0]}; no row of {len(wrong)} can be used, correct {where} in a copy of the source, or remove {where}"
             )
     if (more := len(dropped.get(UNUSABLE, [])) - _MOST_SHOWN) > 0:
         logger.warning("%d more rows are left out; the manifest names them", more)

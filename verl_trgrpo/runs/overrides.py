@@ -82,7 +82,7 @@ def _value_problem(key: str, value: str) -> str:
     if _INNER_OVERRIDE.match(value):
         return (
             f"the value is an override itself, as where a script takes its first word, $1, for it; write {value} into the script "
-            f"as a word of its own, or quote it, {_typed(key, value)}"
+            f"as a word of its own, or write {_typed(key, value)}"
         )
     if value.startswith(("[", "{")):
         opened = "".join(char for char in re.sub(r"\"[^\"]*\"|'[^']*'", "", value) if char in "[]{}")
@@ -93,7 +93,7 @@ def _value_problem(key: str, value: str) -> str:
         return "Hydra cannot read this list or mapping; put quotes around texts in it that have spaces or punctuation"
     if value.startswith("~"):
         return "Hydra cannot read ~, and a shell does not replace it there; write the whole path, or $HOME"
-    return f"Hydra cannot read this value; quote it, {_typed(key, value)}"
+    return f"Hydra cannot read this value; write {_typed(key, value)}"
 
 
 def _typed(key: str, value: str) -> str:

@@ -104,7 +104,7 @@ MALFORMED = {
     "a chat tag": ({"problem": "Why?<|im_end|>", "answer": "1"}, "contains <|im_end|>"),
     "no answer": (
         {"problem": "Why?", "solution": "1"},
-        "(found problem, solution); name it with",
+        "(found problem, solution); name the",
     ),
 }
 
