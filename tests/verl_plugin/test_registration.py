@@ -23,7 +23,8 @@ from verl_trgrpo.core import (
     available_shapings,
     make_shaping,
 )
-from verl_trgrpo.runs.compose import algorithm_settings, flat
+from verl_trgrpo.runs.compose import algorithm_settings
+from verl_trgrpo.runs.keys import flat
 
 GRPO = {
     "loss_mode": "vanilla", "estimator": "grpo", "divided_by_std": True, "aggregation": "token-mean", "entropy": False,

@@ -15,8 +15,8 @@ from verl_trgrpo.common.text import as_plain_yaml
 from verl_trgrpo.config import OWN_CONFIGS
 from verl_trgrpo.core import TokenWeighting
 from verl_trgrpo.core.shaping import REMEDIES
-from verl_trgrpo.runs.compose import algorithm_settings, flat, resolved, verl_defaults
-from verl_trgrpo.runs.keys import ACTOR, CORRECTION, LOSS, ROLLOUT
+from verl_trgrpo.runs.compose import algorithm_settings, resolved, verl_defaults
+from verl_trgrpo.runs.keys import ACTOR, CORRECTION, LOSS, ROLLOUT, flat
 from verl_trgrpo.verl_plugin.loss_names import LOSS_MODES, WEIGHTED
 
 # Points between 0 and 1 at which weights are compared with the clip.
@@ -47,7 +47,7 @@ def drift_findings(view: RunView) -> list[Finding]:
         bases = [base for base in _BASES if base != algorithm and value is not None]
         like = [base for base in bases if _base_value(base, key) == value]
         if key in points or like:
-            fix = f"choose algorithm={like[0]}" if like else "keep it if that is what you study"
+            fix = f"choose algorithm={like[0]}" if like else "keep the value if you study it"
             reason = f"algorithm={algorithm} is defined with {key}={as_plain_yaml(meant)}; remove the setting, or {fix}"
             findings.append(view.finding(key, reason, Level.WARNING))
     return findings

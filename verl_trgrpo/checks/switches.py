@@ -125,7 +125,8 @@ SWITCHES = {
         "it shares the GPUs of the policy"),
     "sandbox": Switch(
         "reward.sandbox_fusion.*", "reward.sandbox_fusion.url not in (None, '') and reward_function.path in (None, '')",
-        "only veRL's own rewards use it, at an address; set <reward_function.path>=null <reward.sandbox_fusion.url>=ADDRESS"),
+        "only veRL's own rewards use a sandbox, at an address; set <reward_function.path>=null "
+        "<reward.sandbox_fusion.url>=ADDRESS"),
     "reward_function": Switch(
         "reward_function.name reward_function.reward_kwargs.*", "reward_function.path not in (None, '')",
         "; set <reward_function.path> to the function's file"),
@@ -138,7 +139,7 @@ SWITCHES = {
         "data.custom_cls.name", "data.custom_cls.path not in (None, '')", "; set <data.custom_cls.path> to the class's file"),
     "truncation": Switch(
         "data.truncation", "False",
-        "veRL does not read it: long prompts are dropped with filter_overlong_prompts=true, and cut on the left without",
+        "veRL does not read this key: long prompts are dropped with filter_overlong_prompts=true, and cut on the left without",
         off=("left",)),
     "data_seed": Switch("data.seed", "data.shuffle", "prompts keep the order of the files"),
     "filter_workers": Switch("data.filter_overlong_prompts_workers", "data.filter_overlong_prompts"),

@@ -53,9 +53,9 @@ def unread_findings(view: RunView) -> list[Finding]:
         fix = (
             f"set trainer.use_v1=true, without which this is not algorithm={view.choices['algorithm']}"
             if by_word
-            else "remove it"
+            else "remove this setting"
         )
-        reason = f"has no effect, because the {_NAMES[trainer]} of veRL {unread_table()[0]} does not read it; {fix}"
+        reason = f"has no effect, because the {_NAMES[trainer]} of veRL {unread_table()[0]} does not read this; {fix}"
         if given:
             findings.append(Finding(Level.ERROR if by_word else Level.WARNING, keys[0], f"{given}: {reason}"))
     return findings

@@ -92,7 +92,7 @@ def read_runs(arguments: Sequence[str]) -> list[Run]:
     for run in runs:
         other = names.setdefault(run.name if run.seed is not None else str(run.path), run.path)
         if other is not run.path:
-            messages.append(f"{other} and {run.path} are both {run.name}; rename one of them, as ARM-seedN")
+            messages.append(f"{other} and {run.path} are both {run.name}; rename one of the two, as ARM-seedN")
     raise_invalid(messages)
     return runs
 

@@ -72,7 +72,9 @@ class TokenWeighting:
             if getattr(self, name) not in choices
         ]
         if not isinstance(self.shaping, Shaping):
-            messages.append(f"shaping={self.shaping!r} is not a Shaping; build it with make_shaping(name, ...)")
+            messages.append(
+                f"shaping={self.shaping!r} is not a Shaping; build the shaping with make_shaping(name, ...)"
+            )
         elif self.kl == "literal" and self.shaping.bounds[0] <= 0:
             messages.append(
                 f"kl='literal' takes log(w), but shaping {self.shaping} may give the weight 0; "
@@ -82,12 +84,12 @@ class TokenWeighting:
             if "probs" not in self.shaping.inputs:
                 messages.append(
                     f"prob_source='old' has no effect: shaping {self.shaping} takes {', '.join(self.shaping.inputs)}, not probs; "
-                    "set it to 'current'"
+                    "set prob_source='current'"
                 )
             elif "old_probs" in self.shaping.inputs:
                 messages.append(
-                    f"prob_source='old': shaping {self.shaping} compares probs with old_probs, which would be equal; set it to "
-                    "'current'"
+                    f"prob_source='old': shaping {self.shaping} compares probs with old_probs, which would be equal; set "
+                    "prob_source='current'"
                 )
         raise_invalid(messages)
 
@@ -182,7 +184,7 @@ def compute_policy_loss(
     if surrogate not in _SURROGATES:
         raise ValueError(f"surrogate={surrogate!r} is unknown; choose {' or '.join(_SURROGATES)}")
     if clip.high_entropy is not None and surrogate != "aspo":
-        raise ValueError(f"high_entropy_clip is for surrogate='aspo', not {surrogate!r}; set it to None")
+        raise ValueError(f"high_entropy_clip is for surrogate='aspo', not {surrogate!r}; set high_entropy_clip=None")
     tokens = Tokens.of_batch(
         log_prob,
         old_log_prob=old_log_prob,

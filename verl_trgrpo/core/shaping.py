@@ -50,8 +50,8 @@ REMEDIES = {
     "actor_rollout_ref.actor.kl_loss_coef=0 for a run without a KL loss",
     "rollout_log_prob": "set actor_rollout_ref.rollout.calculate_log_probs=true",
     "responses": "pass the ids of the tokens as responses",
-    "success_rate": "train with veRL's v1 trainer and this project's replay buffer (--config-name=trgrpo_trainer or a recipe), "
-    "which computes it with trainer.v1.sampler.sampler_kwargs.success_rate=true",
+    "success_rate": "train with veRL's v1 trainer and the configuration trgrpo_trainer or a recipe, whose replay buffer "
+    "computes it with trainer.v1.sampler.sampler_kwargs.success_rate=true",
 }
 
 # Points of [0, 1] at which a shaping is tested; odd, so that 0, 1/2 and 1 are among them.
@@ -232,7 +232,7 @@ def _find(name: str) -> _Registered:
     hint = f" Did you mean {close[0]!r}?" if close else ""
     raise ValueError(
         f"unknown shaping {name!r}.{hint} Known: {', '.join(available_shapings())}. "
-        "Your own: register it with @register_shaping, or give its import path, e.g. my_package.my_module.my_shaping"
+        "Your own: register the function with @register_shaping, or give its import path, e.g. my_package.my_module.my_shaping"
     )
 
 

@@ -123,5 +123,5 @@ def check_shapes(**tensors: torch.Tensor | None) -> None:
     if len(set(shapes.values())) > 1 or len(next(iter(shapes.values()))) != 2:
         raise ValueError(
             f"all inputs must have one shape (batch, response_length), got {shapes}; "
-            "pad or select them alike before calling"
+            "pad or select all inputs alike before calling"
         )
