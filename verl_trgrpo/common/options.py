@@ -97,9 +97,8 @@ def _default_text(field: dataclasses.Field[Any]) -> str:
     """Return what the help says of a field's default: as a user types it."""
     if field.default is dataclasses.MISSING:
         return "(required)"
-    words = (
-        field.default if isinstance(field.default, tuple) else [] if field.default in (None, False) else [field.default]
-    )
+    empty = field.default is None or field.default is False
+    words = field.default if isinstance(field.default, tuple) else () if empty else (field.default,)
     shown = " ".join(map(str, words))
     return f"(default: {shown})" if shown else "(optional)"
 
