@@ -27,6 +27,8 @@ def test_help_of_a_command_shows_examples_in_lines_of_at_most_120_characters(nam
     text = capsys.readouterr().out
     assert f"\nexamples:\n  verl-trgrpo {name}" in text
     assert max(map(len, text.splitlines())) <= 120
+    shown = " ".join(text.replace("│", " ").split())
+    assert not any(wrong in shown for wrong in ("(default: )", "(default: '", "'\"'\"'", "(default: None)"))
 
 
 @pytest.mark.parametrize("words", [[], ["tain"], ["data"], ["data", "chek"], ["train", "--tau=6"]])

@@ -438,7 +438,7 @@ def test_a_ground_truth_that_is_only_compared_literally_is_a_warning(tmp_path):
 
 @pytest.mark.parametrize(("prose", "status"), [(0, "ok"), (2, "warning"), (9, "warning"), (10, "error"), (20, "error")])
 def test_the_share_of_golds_that_are_only_compared_literally_is_an_error_from_a_half_on(tmp_path, prose, status):
-    golds = [f"the {number}th one of them, if any" if number < prose else f"{number}" for number in range(20)]
+    golds = [f"So the answer that we find is $2^{{{n}}}$, as claimed." if n < prose else f"{n}" for n in range(20)]
     rows = [row(n, data_source="math", prompt=user(f"Which is {n}?")) | truth(gold) for n, gold in enumerate(golds)]
     found = report(write(tmp_path / "data.parquet", rows))
     assert {check.name: check for check in found.checks}["literal golds"].status == status

@@ -42,7 +42,7 @@ def test_every_word_that_hydra_cannot_read_is_named_with_a_quoting_that_it_reads
     assert len(broken) > 500
     for word, message in malformed(broken).items():
         assert message.startswith(f"{word}: "), message
-        if quoting := re.search(r"quote it, (.*)$", message):
+        if quoting := re.search(r"(?:this value; |of its own, or )write (.*)$", message):
             [typed] = shlex.split(quoting[1])
             parsed = OverridesParser.create().parse_override(typed)
             assert parsed.value() == word.partition("=")[2], message

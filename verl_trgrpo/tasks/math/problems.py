@@ -25,7 +25,7 @@ ANSWER_COLUMNS = ("answer", "final_answer", "expected_answer", "ground_truth", "
 # Text that a question refers to, where it has a column of its own; and what it lets choose from, or else columns A, B, C, ...
 _ABOVE = ("context", "passage", "body")
 _CHOICES = ("choices", "options")
-_PICTURE = re.compile(r"(image|picture|figure|diagram|img|video|audio)s?[0-9]*")
+_PICTURE = re.compile(r"(image|picture|figure|diagram|img|video|audio)s?[0-9]*")  # image1
 _LETTERS = "ABCDEFGHIJ"
 _LABEL = re.compile(r"\(?([A-Ja-j])\s*[).:]\s*")  # (B) or B.
 _GSM8K_ANSWER = re.compile(r"(?:^|\n)####[ \t]*([^\n]*\S)\s*$")  # #### 72

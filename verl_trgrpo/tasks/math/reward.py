@@ -151,12 +151,16 @@ def gold_text(gold: Any) -> str:
     return text
 
 
+# Four words in a row are a sentence, whose letters would otherwise be read as a product.
+_PROSE = re.compile(r"(?<![\\A-Za-z])[A-Za-z]{2,}(?:\s+[A-Za-z]{2,}){3}")  # so the answer is
+
+
 @lru_cache(maxsize=4096)
 def _understood(gold: str, limit: float) -> bool:
     """Return whether all formulas of a ground truth can be read. Cached because every sample of a group has the same ones."""
     try:
         return all(
-            formula_judge.ask(text, text, limit=limit)[0]
+            not _PROSE.search(text) and formula_judge.ask(text, text, limit=limit)[0]
             for text in formulas(read_forms(normalize(alternatives(gold)[0]))[0])
         )
     except TimeoutError:
