@@ -1,6 +1,7 @@
 """Fixtures that tests of several packages share."""
 
 import gc
+import os
 import random
 import signal
 import sys
@@ -17,7 +18,8 @@ from omegaconf import OmegaConf
 from tests.data.checked_files import row, truth, user, write
 from verl_trgrpo.config import CONFIG_DIRECTORIES
 from verl_trgrpo.demos.puzzles import CHECKPOINT
-from verl_trgrpo.runs.compose import DEFAULT_CONFIG, ComposedRun, added_keys, compose
+from verl_trgrpo.runs.compose import DEFAULT_CONFIG, ComposedRun, compose
+from verl_trgrpo.runs.overrides import added_keys
 
 # How long an example takes says something about the machine, not about the code; a busy one is slow now and then.
 # Examples are the same in every run, so that a change is judged by what it changed; to look for new ones:
@@ -32,6 +34,8 @@ settings.load_profile("any machine")
 def pytest_sessionstart() -> None:
     """A shell that starts the tests in the background lets every process below ignore Ctrl-C; some tests send one."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    # As in a shell that has entered the environment: messages call its programs by their names.
+    os.environ["PATH"] = f"{Path(sys.executable).parent}:{os.environ.get('PATH', '')}"
 
 
 def pytest_collection_finish() -> None:

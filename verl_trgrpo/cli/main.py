@@ -17,7 +17,7 @@ from verl_trgrpo import __version__
 from verl_trgrpo.common.findings import raise_invalid
 from verl_trgrpo.common.options import exit_code, parse_options
 from verl_trgrpo.common.secrets import without_passwords, word_problems
-from verl_trgrpo.common.text import did_you_mean, escape_controls, show
+from verl_trgrpo.common.text import did_you_mean, for_terminal, show
 from verl_trgrpo.tasks.registry import import_external_modules, known_builders
 
 # Name, function in `verl_trgrpo.cli` and summary. The function takes the dataclass that its parameter `options` is annotated
@@ -35,17 +35,17 @@ COMMANDS = {
     "export": ("models.export", "write a checkpoint as a Hugging Face directory with a model card"),
     "data build": ("data.build", ""),  # of each task, see `commands`
     "data check": ("data.check", "check Parquet files for what veRL and the rewards need"),
-    "data decontaminate": ("data.decontaminate", "find train rows that are in test files, and remove them"),
+    "data decontaminate": ("data.decontaminate", "find train rows that are in test files, and write a file without these rows"),
     "search index": ("search.index", "build an index of a corpus of passages"),
     "search serve": ("search.serve", "serve an index over HTTP in Search-R1's protocol"),
 }  # fmt: skip
 
 
 class _Escaped(logging.Formatter):
-    """Formats messages, which may quote a file, without passwords and characters that act on a terminal."""
+    """Formats messages, which may quote a file, without passwords and as `for_terminal` does."""
 
     def format(self, record: logging.LogRecord) -> str:
-        return escape_controls(without_passwords(super().format(record)))
+        return for_terminal(without_passwords(super().format(record)))
 
 
 def main(argv: Sequence[str] | None = None) -> int:

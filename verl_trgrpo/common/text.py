@@ -8,6 +8,9 @@ from __future__ import annotations
 
 import difflib
 import re
+import shlex
+import shutil
+import sys
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -59,9 +62,40 @@ def escape_controls(text: str) -> str:
     )
 
 
+# First words of this project's commands, and what its messages call besides: programs of one environment.
+COMMAND_WORDS = ("doctor", "quickstart", "train", "validate", "preview", "health", "compare", "report", "eval", "export",
+                 "data", "search")  # fmt: skip
+_PROGRAM = re.compile(
+    rf"(?<![\w/.-])(verl-trgrpo(?= (?:{'|'.join(COMMAND_WORDS)}|COMMAND)\b)|python(?= -m verl)|pip(?= install\b)"
+    r"|ray(?= start\b)|hf(?= upload\b))"
+)
+
+
+def typeable(text: str) -> str:
+    """Return a text with the programs of its commands as this shell finds them.
+
+    A program of this environment stays as it is where ``PATH`` leads to it, and has its path otherwise: relative to the current
+    directory if it is below that.
+    """
+    return _PROGRAM.sub(lambda match: _as_typed(match[0]), text)
+
+
+def _as_typed(program: str) -> str:
+    own, found = Path(sys.executable).parent / program, shutil.which(program)
+    if not own.is_file() or (found and Path(found).absolute() == own):
+        return program
+    here = Path.cwd()
+    return shlex.quote(str(own.relative_to(here) if own.is_relative_to(here) else own))
+
+
+def for_terminal(text: str) -> str:
+    """Return a text as it may reach a terminal, see `escape_controls`, and with commands that can be typed, see `typeable`."""
+    return escape_controls(typeable(text))
+
+
 def show(text: object, stream: TextIO | None = None, end: str = "\n") -> None:
-    """Print a text to `stream`, by default standard output, with `escape_controls`: commands and the launcher print by it."""
-    print(escape_controls(str(text)), file=stream, end=end, flush=True)
+    """Print a text to `stream`, by default standard output, with `for_terminal`: commands and the launcher print by it."""
+    print(for_terminal(str(text)), file=stream, end=end, flush=True)
 
 
 # What begins something in Markdown inside a line: HTML, entities, links, code, emphasis, tables, formulas; and addresses, which
@@ -114,12 +148,13 @@ _OF_MANY = ("enable", "enabled", "name", "path", "type")
 def nearest_key(key: str, known: Iterable[str]) -> str:
     """Return the dotted key that was probably meant, or "".
 
-    A similar last part in the same section is preferred to the same last part in another section, to a similar key.
+    A last part in the same section, written a little differently, is preferred to the same last part in another section, to a
+    similar key. ``tool_path`` is not ``model_path`` written differently: every word has to be similar.
     """
     section, _, name = key.rpartition(".")
     known = list(known)
     here = {other.rpartition(".")[2]: other for other in known if other.rpartition(".")[0] == section}
-    if near := nearest(name, here, cutoff=0.7):
+    if near := nearest(name, [other for other in here if _same_words(name, other)], cutoff=0.7):
         return here[near]
     elsewhere = [other for other in known if other.rpartition(".")[2] == name and name not in _OF_MANY]
     if elsewhere:
@@ -127,6 +162,15 @@ def nearest_key(key: str, known: Iterable[str]) -> str:
         return min(inside or elsewhere, key=len)
     others = [other for other in known if other.rpartition(".")[0] != section]
     return nearest(key, others, cutoff=0.85)
+
+
+def _same_words(name: str, other: str) -> bool:
+    """Return True if each word of one name is similar to one of the other, or both are similar when written as one word."""
+    words, others = name.split("_"), other.split("_")
+    if len(words) > len(others):
+        words, others = others, words
+    joined = bool(nearest(name.replace("_", ""), [other.replace("_", "")], cutoff=0.85))
+    return all(nearest(word, others, cutoff=0.6) for word in words) and (joined or len(words) == len(others))
 
 
 def text_table(rows: Sequence[Sequence[str]], header: Sequence[str], align: str) -> str:

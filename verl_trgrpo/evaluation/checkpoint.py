@@ -98,7 +98,7 @@ def find_model(name: str) -> str:
         return str(shards)
     raise ValueError(
         f"{path} is neither a run directory with an FSDP checkpoint of veRL, one of its global_step_N, nor a Hugging Face "
-        "model directory (config.json); python -m verl.model_merger makes the latter from a checkpoint of Megatron"
+        "model directory (config.json); `python -m verl.model_merger` makes the latter from a checkpoint of Megatron"
     )
 
 
@@ -151,7 +151,7 @@ def merged_model(place: str, out: Path) -> str:
     parent = shards.parent if os.access(shards.parent, os.W_OK | os.X_OK) else out
     target = parent / "merged_hf"
     if target.is_symlink():
-        raise ValueError(f"{target} is a link, which could lead anywhere; remove it")
+        raise ValueError(f"{target} is a link, which could lead anywhere; remove the link")
     origin = fingerprint(place)
     if read_typed(target / _ORIGIN, Origin).content() == origin:
         check_model_directory(target)

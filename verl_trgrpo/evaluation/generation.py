@@ -110,7 +110,9 @@ class Generator:
         self._limit = self._engine.model_config.max_model_len
         self._request_ids = itertools.count()
         if longest >= self._limit:
-            raise ValueError(f"the longest prompt has {longest} tokens, the model takes {self._limit}")
+            raise ValueError(
+                f"the longest prompt has {longest} tokens, the model takes {self._limit}; leave out long prompts"
+            )
         if longest + most > self._limit:
             logger.warning(
                 "the longest prompt (%d tokens) leaves less than max_tokens %d of the model's %d tokens; such responses are "
@@ -222,8 +224,8 @@ def _start_engine(model: str, context: int | None, step_tokens: int, options: Ev
             return AsyncLLM.from_engine_args(arguments, usage_context=UsageContext.LLM_CLASS)
     except Exception as error:  # it raises many types; the reason is often only in the log
         raise RuntimeError(
-            f"vLLM cannot load {model} ({first_line(error)}); full log: {log_file}. verl-trgrpo doctor shows "
-            "what is installed"
+            f"vLLM cannot load {model} ({first_line(error)}); full log: {log_file}. `verl-trgrpo doctor` "
+            "shows what is installed"
         ) from error
 
 

@@ -645,4 +645,23 @@ KINDS = {
         [(r"(\pm3,0)", "(3,0),(-3,0)"), (r"\textcircled{2}\textcircled{4}", "②, ④"), ("③", "3"), ("infinitely many", r"\infty")],
         [("(3,0),(-3,0)", r"(0,\pm3)"), ("(3,0),(-3,0)", r"(\pm3,\pm0)"), ("②④", "24"), ("②④", "②"), ("②④", "②③")],
     ),
+    "matrices with factors": (
+        [(r"\frac13\begin{pmatrix}3&6\\9&12\end{pmatrix}", r"\begin{pmatrix}1&2\\3&4\end{pmatrix}"),
+         (r"\begin{pmatrix}-1\\-2\end{pmatrix}", r"-\begin{pmatrix}1\\2\end{pmatrix}"),
+         (r"\begin{pmatrix}1\\2\end{pmatrix}+t\begin{pmatrix}3\\5\end{pmatrix}", r"\begin{pmatrix}1+3t\\2+5t\end{pmatrix}"),
+         (r"c_1\begin{pmatrix}1\\4\end{pmatrix}e^{2t}", r"c_1e^{2t}\begin{pmatrix}1\\4\end{pmatrix}"),
+         ("(1,2,3)+t(4,5,6)", "(1+4t,2+5t,3+6t)")],
+        [(r"\frac13\begin{pmatrix}3&6\\9&12\end{pmatrix}", r"\begin{pmatrix}3&6\\9&12\end{pmatrix}"),
+         (r"c_1\begin{pmatrix}1\\4\end{pmatrix}e^{2t}", r"c_1e^{4t}\begin{pmatrix}1\\4\end{pmatrix}"),
+         (r"\begin{pmatrix}7\\15\end{pmatrix}", r"\begin{pmatrix}1&2\\3&4\end{pmatrix}\begin{pmatrix}1\\3\end{pmatrix}"),
+         (r"\begin{pmatrix}1\\3\end{pmatrix}", r"\begin{pmatrix}1\\3\end{pmatrix}^{-1}"), ("(f,2f)", "f(1,2)"),
+         (r"\begin{pmatrix}1\\2\end{pmatrix}", r"\begin{pmatrix}1\\2\end{pmatrix}+\begin{pmatrix}0&0\end{pmatrix}"),
+         ("(1,2,3)+t(4,5,6)", "(1,2,3)+t(4,5,7)"), ("(1,2,3)+t(4,5,6)", "(4,5,6)+t(1,2,3)")],
+    ),
+    "separators of solutions": (
+        [("(0;0),(-2;6)", "(-2,6),(0,0)"), ("(11,7)or(7,11)", r"(7,11),\ (11,7)"), ("V_{1}:V_{2}=5:21", "5:21"),
+         (r"x_{1}=6,\quadx_{2}=5", "5, 6")],
+        [("(0;0),(-2;6)", "0,0,-2,6"), ("(11,7)or(7,11)", "(11,7)"), ("V_{1}:V_{2}=5:21", "21:5"), ("V_{1}:V_{2}=5:21", "5"),
+         (r"x_{1}=6,\quadx_{2}=5", "5")],
+    ),
 }  # fmt: skip

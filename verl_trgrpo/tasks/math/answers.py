@@ -61,7 +61,7 @@ _ANY_RELATION = re.compile(
     r"=|<|>|\\(?:leq|geq|neq|equiv|approx|sim|in|notin|mid|nmid|subset|perp|parallel)(?![a-zA-Z])"
 )  # a=b; 3\mid n; n\equiv 1
 _MATRIX = re.compile(
-    r"[(\[]?\\begin\{([pbB]?(?:small)?matrix|array)\}(.*)\\end\{\1\}[)\]]?", re.DOTALL
+    r"[(\[]?\\begin\{([pbB]?(?:small)?matrix|array)\}((?:(?!\\begin).)*)\\end\{\1\}[)\]]?", re.DOTALL
 )  # \begin{pmatrix}1&2\end{pmatrix}
 # What words by themselves mean, without a plural
 _MEANINGS = {
@@ -72,6 +72,11 @@ _MEANINGS = {
 _COMPOUND = re.compile(r"(?<![0-9.])([0-9]+(?:\.[0-9]+)?)\\text\{ ?([a-zA-Z]+) ?\}")  # 2\text{ h }30\text{ min}
 _UNEQUAL = re.compile(rf"({VARIABLE})\\neq ?([^,]+(?:,-?[0-9./]+)*)")  # x\neq 1,2
 _ABSOLUTE = re.compile(rf"\|(?!{COMPLEX})({VARIABLE})\|(<|>|\\leq|\\geq) ?([^-|=<>]+)")  # |x|<3
+_TERM = re.compile(
+    r"(?P<before>[^&,]*?)(?P<array>\\begin\{(?P<kind>[pbB]?(?:small)?matrix|array)\}(?:(?!\\begin).)*\\end\{(?P=kind)\}"
+    r"|(?<![fgh])\([^()]*,[^()]*\))(?P<behind>(?![_^!'])[^&,]*)",
+    re.DOTALL,
+)  # 2\begin{pmatrix}1&2\end{pmatrix}; t(1,2)
 _CASES = re.compile(
     r"(?:(?:\\\{)?\\begin\{array\}|\\begin\{cases\})(.*)\\end\{(?:array|cases)\}(?:\\\})?", re.DOTALL
 )  # \begin{cases}x&x>0\end{cases}; \{\begin{array}x&x>0\end{array}
@@ -167,6 +172,7 @@ def _read(text: str) -> Form:
         _read_set_builder(text)
         or _read_inequality(text)
         or _read_bracketed(text)
+        or _read_combination(text)
         or _read_ratio(text)
         or _read_single(text)
     )
@@ -231,6 +237,32 @@ def _read_bracketed(text: str) -> Form | None:
         if text[0] + text[-1] == "()":
             return _read(text[1:-1])
     return None
+
+
+def _read_combination(text: str) -> Form | None:
+    r"""Read matrices or points with factors, such as `3\begin{pmatrix}1&2\end{pmatrix}` and `(1,2)+t(3,5)`, cell by cell."""
+    signs = [match for match, depth in brackets(text, "|(?P<sign>[-+])") if match["sign"] and depth == 0]
+    ends = [(0, 0), *(match.span() for match in signs), (len(text), len(text))]
+    terms = [(text[a:b], _TERM.fullmatch(text[b:c])) for (a, b), (c, _) in pairwise(ends) if text[a:c]]
+    factors = [sign + (term["before"] + term["behind"] or "1") for sign, term in terms if term]
+    arrays = [_read_bracketed(term["array"]) for _, term in terms if term]
+    shapes = {(form.kind, tuple(len(row.items) for row in form.items)) for form in arrays if form}
+    if len(factors) < len(terms) or len(shapes) != 1 or (r"\begin" not in text and not {"1", "+1"} & {*factors}):
+        return None
+    return _combined(factors, [form for form in arrays if form])
+
+
+def _combined(factors: list[str], forms: list[Form]) -> Form:
+    if forms[0].items:
+        return replace(
+            forms[0], items=tuple(_combined(factors, [*cells]) for cells in zip(*(f.items for f in forms), strict=True))
+        )
+    text = "".join(rf"+({factor})\cdot({form.text})" for factor, form in zip(factors, forms, strict=True))[1:]
+    numbers = [(read_number(factor), form.number) for factor, form in zip(factors, forms, strict=True)]
+    if any(factor is None or cell is None for factor, cell in numbers):
+        return Form("value", text)
+    value = sum(factor.value * cell.value for factor, cell in numbers if factor and cell)
+    return Form("value", str(value), number=Number(Fraction(value)))
 
 
 def _read_inequality(text: str) -> Form | None:

@@ -130,8 +130,8 @@ _VARIABLES = rf"\({VARIABLE}(?:,{VARIABLE})*\)"
 COMPLEX = r"(?:z|w|\\psi|\\Psi)(?![a-zA-Z])"
 """Letters that stand for complex numbers where an absolute value is taken."""
 SIMPLE_NAME = re.compile(
-    rf"{VARIABLE}(?:\^\{{-1\}})?(?:{_VARIABLES})?|{_VARIABLES}|\\vec\{{?{VARIABLE}\}}?"
-)  # x_1; f^{-1}(x); \vec{v}; (x,y)
+    rf"{VARIABLE}(?:\^\{{-1\}})?(?:{_VARIABLES})?|{_VARIABLES}|\\vec\{{?{VARIABLE}\}}?|{VARIABLE}:{VARIABLE}"
+)  # x_1; f^{-1}(x); \vec{v}; (x,y); V_1:V_2
 NAME_OF_FUNCTION = re.compile(rf"({VARIABLE}(?:\^\{{-1\}})?)\(({VARIABLE})\)")  # f(x)
 _MEMBER = re.compile(rf"({VARIABLE}|{_VARIABLES})\\(?:in|approx)(?![a-zA-Z]) ?(.+)", re.DOTALL)  # x\in[1,2]; x\approx 5
 NAME_BEHIND = re.compile(rf"([^=]+)=({VARIABLE})")  # 5=x
@@ -191,7 +191,7 @@ _INDICES = frozenset(_INDEX_NAMES.split(" "))
 _LEFT_TOKEN = re.compile(
     r"\\text\{(?P<text>[^{}]*)\}|(?P<index>_\{\\text\{[^{}]*\}\}|_\{[a-zA-Z]+\})|\\(?P<command>[a-zA-Z]+)"
     r"|(?P<run>[a-zA-Z]+(?:[ -][a-zA-Z]+)*)"
-    r"|(?P<sign>\\[{}|,]|(?<![0-9]):|[0-9 ()\[\]{}|+*/^_'.,;!<=>&-])"
+    r"|(?P<sign>\\[{}|,]|(?<!(?<!_)[0-9]):|[0-9 ()\[\]{}|+*/^_'.,;!<=>&-])"
 )  # \text{Area of}; _{\text{max}}; \alpha; Area of the square; 7; +
 
 

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from typing import Any
 
+from verl_trgrpo.tasks.math.language import CHARACTERS, LATEX_COMMANDS, PLAIN_TEXT
 from verl_trgrpo.tasks.math.units import CURRENCIES, DOLLAR, PLAIN, SHORT_UNITS, SPACED_SYMBOLS, number_in_words
 
 _SCRIPTS = tuple(
@@ -25,11 +26,6 @@ _CIRCLES = re.compile("(?<=[①-⑳])(?=[①-⑳])")  # ②④ are two, not 24
 _VULGAR_FRACTION = re.compile("[¼-¾⅐-⅞]")  # ¾
 _ROOT = re.compile(r"√\s*(?:\(([^()]*)\)|([0-9]+(?:\.[0-9]+)?|[a-zA-Z]))")  # √13; √(2)
 _KEPT = frozenset("ℝℤℕℚℂ") | CURRENCIES.keys()  # their compatibility form loses what they mean
-_GREEK = "αβγδεζηθλμνξπρστφϕχψωΓΔΘΛΞΠΣΦΨΩ"
-_GREEK_NAMES = (
-    "alpha beta gamma delta epsilon zeta eta theta lambda mu nu xi pi rho sigma tau phi phi chi psi omega "
-    "Gamma Delta Theta Lambda Xi Pi Sigma Phi Psi Omega"
-)
 AND, OR = "\ue004", "\ue005"
 """Stand behind a comma that stands for the word."""
 # Words of other languages around a value.
@@ -44,40 +40,9 @@ _FOREIGN = {
 }  # fmt: skip
 _FOREIGN_WORD = re.compile("|".join(sorted(_FOREIGN, key=len, reverse=True)))  # 答案; 无解; ✅
 _CODE_SIGNS = {"US": "＄", "Rs": "₹", "IN": "₹", "EU": "€", "GB": "£", "JP": "¥", "CN": "元", "RM": "元"}
-_CHARACTERS = str.maketrans(
-    {letter: rf"\{name} " for letter, name in zip(_GREEK, _GREEK_NAMES.split(" "), strict=True)}
-    | dict.fromkeys("−‐‑‒–—―", "-")
-    | dict.fromkeys("‘’′´", "'")
-    | dict.fromkeys("∶꞉", ":")
-    | dict.fromkeys("·⋅∙", r"\cdot ")
-    | dict.fromkeys("÷∕⁄", "/")
-    | {
-        "″": "''", "×": r"\times ", "∞": r"\infty ", "°": r"^\circ ", "≤": r"\leq ", "≥": r"\geq ", "⩽": r"\leq ", "⩾": r"\geq ",
-        "∪": r"\cup ", "∩": r"\cap ", "∈": r"\in ", "±": r"\pm ", "∓": r"\mp ", "≠": r"\neq ", "≈": r"\approx ", "≡": r"\equiv ",
-        "∅": r"\emptyset ", "ℝ": r"\mathbb{R}", "ℤ": r"\mathbb{Z}", "ℕ": r"\mathbb{N}", "ℚ": r"\mathbb{Q}", "ℂ": r"\mathbb{C}",
-        "∖": r"\setminus ", "¢": r"\text{ cents}", "、": ",", "。": ".", "∠": r"\angle ", "∴": r"\therefore ", "√": r"\sqrt ",
-        "⌊": r"\lfloor ", "⌋": r"\rfloor ", "⌈": r"\lceil ", "⌉": r"\rceil ", "⟨": r"\langle ", "⟩": r"\rangle ",
-    }
-)  # fmt: skip
-
-_PLAIN_NAMES = (
-    "pi alpha beta gamma theta lambda omega sin cos tan cot csc arcsin arccos arctan sinh cosh tanh exp ln log lg"
-)
-PLAIN_TEXT = {">=": r"\geq ", "<=": r"\leq ", "!=": r"\neq "} | {name: rf"\{name} " for name in _PLAIN_NAMES.split(" ")}
-"""What a formula without a backslash writes in place of a character or command; `^(n+2)` is `^{n+2}` there."""
 _PLAIN_WORD = re.compile(r"(?<![a-zA-Z])(?:sqrt|[a-zA-Z]{3,}|pi|ln|lg)(?![a-z])|[<>!]=(?!=)")  # theta; 3pi; >=
 _PLAIN_POWER = re.compile(r"\^\(([^()]*)\)")  # 7^(n+2)
 
-LATEX_COMMANDS = {
-    "dfrac": r"\frac", "tfrac": r"\frac", "cfrac": r"\frac", "dbinom": r"\binom", "tbinom": r"\binom",
-    "geqslant": r"\geq", "geqq": r"\geq", "ge": r"\geq", "leqslant": r"\leq", "leqq": r"\leq", "le": r"\leq", "ne": r"\neq",
-    "lt": "<", "gt": ">", "lbrace": r"\{", "rbrace": r"\}", "lvert": "|", "rvert": "|", "vert": "|", "lparen": "(",
-    "rparen": ")", "lbrack": "[", "rbrack": "]", "infin": r"\infty", "varnothing": r"\emptyset", "degree": r"^\circ",
-    "degrees": r"^\circ", "colon": ":", "varphi": r"\phi", "vartheta": r"\theta", "varepsilon": r"\epsilon",
-    "smallsetminus": r"\setminus", "backslash": r"\setminus",
-    "R": r"\mathbb{R}", "pounds": "£", "euro": "€", "dots": r"\ldots", "cdots": r"\ldots", "cr": "\ue000",
-    "langle": "(", "rangle": ")",
-}  # fmt: skip
 _NESTED = r"\{((?:[^{}]|\{(?:[^{}]|\{[^{}]*\})*\})*)\}"
 _FUNCTION_NAMES = (
     "tg ctg arctg lg sin cos tan cot sec csc arcsin arccos arctan sinh cosh tanh coth log ln exp max min gcd lcm det lim "
@@ -89,7 +54,7 @@ GROUP = "\ue001"  # stands for a comma that may separate thousands
 _PLAIN_NUMBER = re.compile(r"-?[0-9]{1,300}(?:\.[0-9]{1,300})?")  # -3.5
 _GAP = re.compile(r"(?:\s|~|(?<!\\)\\ ){2,}")  # 5  m; 5\ \ m
 _DOUBLED_BACKSLASH = re.compile(r"\\\\(?=[a-zA-Z]{2})")  # `\\\\frac`, as a program prints it
-_SPACE = r"\\(?:[!,;:> ~]|q?quad(?![a-zA-Z])|hspace\{[^{}]*\})|~"
+_SPACE = r"\\(?:[!,;:> ~]|q?quad|hspace\{[^{}]*\})|~"
 _THIN = r"(?:,\s*\\!|\{,\}|\\[,!; :]|[ ~\u00a0])\s*"
 _CONJUNCTION = r"(?:and|or)"
 _WORD_BEHIND = (
@@ -224,7 +189,7 @@ _RULES = tuple(
         (r"\\begin\{array\}\s*\{[lcr| ]*\}", r"\\begin{array}"),  # \begin{array}{cc}
         (r"\\(?:begin|end)\{(?:align(?:ed)?\*?|gathered|split)\}", ""),  # \begin{aligned}
         (rf"(?:,\s*)?\\text\{{\s*(?:,\s*)?{_CONJUNCTION}\s*\}}|\s*\\&\s*", _comma),  # 1, \text{ and } 2; 1 \& 2
-        (rf"(?<![a-zA-Z\\])(?:,\s*)?(?<=[\s,}}\d]){_CONJUNCTION}(?=[\s\\\d(-])", _comma),  # 1 and 2; 1, or 2
+        (rf"(?<![a-zA-Z\\])(?:,\s*)?(?<=[\s,}})\d]){_CONJUNCTION}(?=[\s\\\d(-])", _comma),  # 1 and 2; 1, or 2
         (r"\\mathbb\{R\} ?- ?(?=\\\{)", r"\\mathbb{R}\\setminus"),  # \mathbb{R}-\{1\}
         (r"^\\mathbb\{R\}\^\{?([-+])\}?$", lambda m: r"(0,\infty)" if m[1] == "+" else r"(-\infty,0)"),  # \mathbb{R}^+
         (r"(?<=[0-9A-F]) ?\\text\{ ?\(?(?:in )?base ?(?:\} ?)?([0-9]+) ?\)? ?\}?$", r"_{\1}"),  # 1011 \text{ (base 2)}
@@ -247,6 +212,7 @@ _RULES = tuple(
         (r"\ue002\\text\{", r"\\text{ "),  # \ue002\text{cm}
     )
 )
+_SEMICOLONS = re.compile(r"\([^(),]*\)")  # (0;0),(1;2)
 _BRACKET = r"(?P<open>\\begin\{[a-z]*\*?\}|\\\{|[(\[{])|(?P<close>\\end\{[a-z]*\*?\}|\\\}|[)\]}])"
 
 
@@ -269,8 +235,7 @@ def normalize(text: str) -> str:
     text = _rewritten(ungrouped(text).rstrip(".,;:"), _RULES)
     if r"\begin" not in text:
         text = text.replace("&", "")
-    if "," not in text:
-        text = text.replace(";", ",")
+    text = text.replace(";", ",") if "," not in text else _SEMICOLONS.sub(lambda m: m[0].replace(";", ","), text)
     return ungrouped(text)
 
 
@@ -315,7 +280,7 @@ def plain_characters(text: str) -> str:
             if unicodedata.category(c) != "Cf" and c != "\ufe0f"
         )
         text = _ROOT.sub(lambda m: rf"\sqrt{{{m[1] or m[2]}}}", text)
-    return text.translate(_CHARACTERS)
+    return text.translate(CHARACTERS)
 
 
 def enclosed(text: str) -> bool:
