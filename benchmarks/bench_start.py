@@ -128,7 +128,7 @@ def main() -> None:
         data, run, log = (Path(directory) / name for name in ("data", "run", "log"))
         build_dataset(data)
         command = [
-            sys.executable, "-m", "verl_trgrpo", "train", "--config-name", "kk_quickstart", *STEP,
+            sys.executable, "-m", "verl_trgrpo", "train", "kk_quickstart", *STEP,
             f"data.train_files={data / 'train.parquet'}", f"data.val_files={data / 'test.parquet'}",
             f"actor_rollout_ref.model.path={CHECKPOINT}", f"trainer.default_local_dir={run}", *arguments.overrides,
         ]  # fmt: skip

@@ -20,7 +20,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from verl_trgrpo.runs.compose import flat, verl_defaults
+from verl_trgrpo.runs.compose import verl_defaults
+from verl_trgrpo.runs.keys import flat
 
 TABLE = Path(__file__).parents[1] / "verl_trgrpo" / "checks" / "unread_keys.yaml"
 # Entry point of each trainer, and the modules of others to which it leads only if another one is asked for.

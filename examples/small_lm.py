@@ -30,8 +30,9 @@ from examples.smollm2 import TRAINER_MEMORY, VERL_MEMORY, prepare_model
 from verl_trgrpo.cli.quickstart import QuickstartOptions, note, note_data, train_demonstration
 from verl_trgrpo.common.files import write_text
 from verl_trgrpo.common.options import exit_code, parse_options
-from verl_trgrpo.runs.compose import chosen_value, compose
+from verl_trgrpo.runs.compose import compose
 from verl_trgrpo.runs.environment import accelerator_found, cpu_platform
+from verl_trgrpo.runs.overrides import chosen_value
 
 HERE = Path(__file__).parent
 

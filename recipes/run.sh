@@ -158,4 +158,4 @@ if ((NNODES > 1)); then
     prepare_token
     start_head
 fi
-verl-trgrpo train --recipe "$recipe" ${overrides[@]+"${overrides[@]}"}
+verl-trgrpo train "$recipe" ${overrides[@]+"${overrides[@]}"}

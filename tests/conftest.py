@@ -17,7 +17,8 @@ from omegaconf import OmegaConf
 from tests.data.checked_files import row, truth, user, write
 from verl_trgrpo.config import CONFIG_DIRECTORIES
 from verl_trgrpo.demos.puzzles import CHECKPOINT
-from verl_trgrpo.runs.compose import DEFAULT_CONFIG, ComposedRun, added_keys, compose
+from verl_trgrpo.runs.compose import DEFAULT_CONFIG, ComposedRun, compose
+from verl_trgrpo.runs.overrides import added_keys
 
 # How long an example takes says something about the machine, not about the code; a busy one is slow now and then.
 # Examples are the same in every run, so that a change is judged by what it changed; to look for new ones:

@@ -221,7 +221,7 @@ def reaching_template(place, home):
 CASES = {
     data_set: (0, "4 rows"),
     data_lock: (2, "is a link"),
-    data_leftovers: (2, "move it away"),
+    data_leftovers: (2, "move this"),
     index: (2, "no file of an index"),
     report: (0, "page.html"),
     yaml_bomb: (0, "page.html"),

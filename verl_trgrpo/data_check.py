@@ -44,14 +44,14 @@ from verl_trgrpo.data.verl_files import (
     open_as_verl,
 )
 from verl_trgrpo.tasks.answer_form import asked_form
-from verl_trgrpo.tasks.ground_truths import accepts, reward_findings
+from verl_trgrpo.tasks.ground_truths import LITERAL_GOLDS, accepts, literal_findings, reward_findings
 from verl_trgrpo.tasks.registry import DefaultReward, known_agents
 from verl_trgrpo.tasks.whole_files import WholeFile
 
 # In the order of the report; docs/data.md says what each finds. All but the first two check single rows.
 CHECKS = (
-    "file", "columns", "prompt", "chat tags", "data source", "ground truth", "reward of gold", "duplicates", "overlap",
-    "chat template", "prompt length",
+    "file", "columns", "prompt", "chat tags", "data source", "ground truth", "reward of gold", LITERAL_GOLDS, "duplicates",
+    "overlap", "chat template", "prompt length",
 )  # fmt: skip
 _TRAIN, _TEST = "train", "test"
 
@@ -100,7 +100,7 @@ class CheckOptions(Options):
         if self.template and self.tokenizer is None:
             messages.append(f"template={' '.join(self.template)}: needs a tokenizer; give one with --tokenizer")
         if self.reward and self.no_rewards:
-            messages.append(f"reward={self.reward}: --no-rewards uses no reward; leave one of them out")
+            messages.append(f"reward={self.reward}: --no-rewards uses no reward; leave one of the two out")
         return messages
 
     @property
@@ -203,7 +203,7 @@ def check_files(options: CheckOptions, progress: Progress = no_progress) -> Data
     report = DataReport(options.all)
     checks: list[RowCheck] = [content_findings]
     if options.no_rewards:
-        report.skip(("data source", "reward of gold"), "--no-rewards")
+        report.skip(("data source", "reward of gold", LITERAL_GOLDS), "--no-rewards")
     else:
         checks.append(partial(reward_findings, default=options.reward))
     if prompts is None:
@@ -222,10 +222,16 @@ def check_files(options: CheckOptions, progress: Progress = no_progress) -> Data
             whole = WholeFile(options.reward)
             rows = progress(file.read((*COLUMNS, "agent_name"), options.prompt_key), file.rows, names[path])
             all_checks: list[RowCheck] = [*checks, partial(seen.findings, role), lengths.findings]
-            found = _check_rows(rows, path, names[path], role, all_checks, whole, report)
+            found, literal = _check_rows(rows, path, names[path], role, all_checks, whole, report)
+            report.add(LITERAL_GOLDS, literal_findings(names[path], literal, found))
             for check, finding in (*lengths.rest(), *whole.findings(names[path])):
                 report.add(check, [finding])
-            report.files.append(f"{path}: {count_of(found, 'row')}, {role}{lengths.summary()}")
+            share = (
+                f"; {count_of(literal, 'ground truth')} only compared literally ({literal / found:.1%})"
+                if literal
+                else ""
+            )
+            report.files.append(f"{path}: {count_of(found, 'row')}, {role}{lengths.summary()}{share}")
             read[role] = read.get(role, 0) + found
     if not any(read.values()):
         report.skip(CHECKS[2:], "no rows were read")
@@ -260,14 +266,15 @@ def _check_rows(
     checks: Sequence[RowCheck],
     whole: WholeFile,
     report: DataReport,
-) -> int:
-    """Check the rows of one file and return how many could be read."""
-    read, of_tests = 0, False
+) -> tuple[int, int]:
+    """Check the rows of one file; return how many could be read, and how many have a ground truth that is not understood."""
+    read, literal, of_tests = 0, 0, False
     try:
         for row in rows:
             for check in checks:
                 for check_name, finding in check(row, f"{name} row {read}"):
                     report.add(check_name, [finding])
+                    literal += check_name == LITERAL_GOLDS
             whole.add(row, f"{name} row {read}")
             read += 1
             if is_chat(row.get("prompt")):
@@ -277,7 +284,7 @@ def _check_rows(
         report.add("file", [Finding.error(name, f"{error} (after {read} rows)")])
     if role == _TRAIN and (message := message_of_test_file(path, of_tests)):
         report.add("file", [Finding.warning(name, message)])
-    return read
+    return read, literal
 
 
 def content_findings(row: RawRow, where: str) -> Iterator[tuple[str, Finding]]:

@@ -87,7 +87,7 @@ class ContaminationOptions(Options):
             if self.out.resolve() in [path.resolve() for path in inputs]:
                 messages.append(f"out={self.out}: is one of the inputs; choose another name")
             elif self.out.exists() and not self.force:
-                messages.append(f"out={self.out}: exists; choose another name, or replace it with --force")
+                messages.append(f"out={self.out}: exists; choose another name, or replace the file with --force")
         return messages
 
 

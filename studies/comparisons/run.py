@@ -25,7 +25,7 @@ from typing import Annotated, Any, NamedTuple
 
 import tyro
 
-from studies.comparisons.study import OUT, Study, is_file_name, read_study
+from studies.comparisons.study import OUT, Study, read_study
 from verl_trgrpo.common.files import BusyError, file_sha256, lock, name_holder, open_plain, write_json, write_text
 from verl_trgrpo.common.findings import raise_invalid
 from verl_trgrpo.common.foreign import open_foreign
@@ -115,8 +115,7 @@ def run_command(study: Study, inputs: Inputs, arm: str, seed: int, run_dir: Path
     name = f"{run_dir.parent.name}-{run_dir.name}"
     overrides = run_overrides(inputs.train, inputs.test, inputs.model, run_dir, name, seed)
     overrides += [f"{key}={value}" for key, value in settings.items()]
-    flag = "--recipe" if is_file_name(study.config) else "--config-name"
-    return ["-m", "verl_trgrpo", "train", flag, study.config, *overrides]
+    return ["-m", "verl_trgrpo", "train", study.config, *overrides]
 
 
 def run_study(study: Study, inputs: Inputs, out: Path, jobs: int = 1, progress: Progress = no_progress) -> list[str]:

@@ -126,6 +126,21 @@ def choose(rollouts: Sequence[Rollout], samples: int, most: int) -> list[Rollout
     return chosen
 
 
+def token_pieces(tokenizer: Any, ids: Sequence[int]) -> list[str]:
+    """Return the string that each token adds to those before; a character of several tokens comes with its last one."""
+    texts, done = [], 0
+    for end in range(1, len(ids) + 1):
+        # A few tokens of context: some tokenizers drop a space at the beginning of a text.
+        context = tokenizer.decode(ids[max(0, done - 4) : done])
+        text = tokenizer.decode(ids[max(0, done - 4) : end])[len(context) :]
+        if text.endswith("\ufffd") and end < len(ids):
+            texts.append("")
+            continue
+        texts.append(text)
+        done = end
+    return texts
+
+
 @torch.no_grad()
 def token_figures(
     tokenizer: BoundedTokenizer,
@@ -143,7 +158,7 @@ def token_figures(
         weights = shaping(probs.float()).double()
         plain = abs(rollout.advantage) * (1 - probs)
         columns = (probs, weights, plain * weights, plain, torch.special.entr(log_q.exp()).sum(-1))
-        pieces = tokenizer.pieces(rollout.response)
+        pieces = token_pieces(tokenizer, rollout.response.tolist())
         rows = zip(pieces, *(column.tolist() for column in columns), strict=True)
         prompt = tokenizer.decode(rollout.prompt)
         found.append(Shown(prompt, rollout.advantage, [Token(*row) for row in rows]))

@@ -69,8 +69,9 @@ def test_a_file_in_which_no_ground_truth_can_be_read_is_an_error(sound_run, tmp_
     solutions = [f"{k}+4=<<{k}+4={k + 4}>>{k + 4}\n#### {k + 4}" for k in range(200)]
     [finding] = found(*solutions)
     assert finding.level is Level.ERROR and "row 0: " in finding.message and "50 of 50 rows" in finding.message
-    [finding] = found(*solutions[:100], *["7"] * 100)
-    assert finding.level is Level.WARNING and "25 of 50 rows" in finding.message
+    for wrong, level in ((80, Level.WARNING), (100, Level.ERROR)):
+        [finding] = found(*solutions[:wrong], *["7"] * (200 - wrong))
+        assert finding.level is level and f"{wrong // 4} of 50 rows" in finding.message
     assert found(*["7"] * 3) == []
 
 

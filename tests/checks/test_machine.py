@@ -126,11 +126,11 @@ def test_cpus_are_counted_for_ray_waits_forever_for_those_that_it_does_not_have(
     """3 for each GPU, and those of the driver, of the queue's controller and of its storage."""
     cpus, storage = "ray_kwargs.ray_init.num_cpus", "transfer_queue.backend.SimpleStorage.num_data_storage_units=1"
     [finding] = found(f"{cpus}=5", storage, *ONE_GPU, trains=trains)
-    assert summary([finding]) == [(cpus, Level.ERROR)] and "set it to 6" in finding.message
+    assert summary([finding]) == [(cpus, Level.ERROR)] and f"set {cpus}=6" in finding.message
     assert found(f"{cpus}=6", storage, *ONE_GPU, trains=trains) == []
     monkeypatch.setattr(machine.os, "cpu_count", lambda: 5)
     assert summary(found(storage, *ONE_GPU, trains=trains)) == ([(cpus, Level.ERROR)] if trains else [])
     pool = ["reward.reward_model.enable=true", "reward.reward_model.enable_resource_pool=true"]
     of_reward = [f"reward.reward_model.{name}=1" for name in ("nnodes", "n_gpus_per_node")]
     [finding] = found(f"{cpus}=6", storage, *ONE_GPU, *pool, *of_reward, trains=trains)
-    assert "set it to 9" in finding.message
+    assert f"set {cpus}=9" in finding.message

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from tests.checks.validation import summary
+from tests.checks.validation import already_set, summary
 from tests.conftest import composed
 from verl_trgrpo.checks.rules import RULES
 from verl_trgrpo.checks.tables import full, rule_findings
@@ -42,6 +42,11 @@ CASES = {
      "algorithm.adv_estimator", ERROR, "algorithm=opo, or set trainer.use_v1=false"),
     "tir_otb_on_v1": (["algorithm.adv_estimator=tir_optimal_token_baseline"],
      "algorithm.adv_estimator", ERROR, "algorithm=opo, or set trainer.use_v1=false"),
+    "geo_mean_dynamic_batches": (
+        ["algorithm=gmpo", f"{ACTOR}.use_dynamic_bsz=true", f"{ROLLOUT}.log_prob_use_dynamic_bsz=true",
+         f"{ACTOR}.ppo_micro_batch_size_per_gpu=2048"],
+        f"{ACTOR}.policy_loss.loss_mode", WARNING, "use_dynamic_bsz=false",
+    ),
     "geo_mean_micro_batches": (["algorithm=gmpo", f"{ACTOR}.ppo_micro_batch_size_per_gpu=2"],
      f"{ACTOR}.policy_loss.loss_mode", WARNING, "ppo_micro_batch_size_per_gpu"),
     "dro_without_penalty":
@@ -130,7 +135,8 @@ CASES = {
      "actor_rollout_ref.model.lora_alpha", ERROR, "lora_alpha=16"),
     "separate_batches": ([*SEPARATE, "trainer.v1.separate_async.parameter_sync_step=3"],
      "trainer.v1.trainer_mode", ERROR, "parameter_sync_step=3"),
-    "separate_without_gpus": ([*SEPARATE, f"{ROLLOUT}.nnodes=0"], f"{ROLLOUT}.nnodes", ERROR, "nnodes=0"),
+    "separate_nodes": ([*SEPARATE, f"{ROLLOUT}.nnodes=0"], f"{ROLLOUT}.nnodes", ERROR, "nnodes=0"),
+    "separate_gpus": ([*SEPARATE, f"{ROLLOUT}.n_gpus_per_node=0"], f"{ROLLOUT}.n_gpus_per_node", ERROR, "=1 or more"),
     "separate_weights": ([*SEPARATE, f"{ROLLOUT}.checkpoint_engine.backend=naive"],
      f"{ROLLOUT}.checkpoint_engine.backend", ERROR, "nccl"),
     "separate_reward_model": ([*SEPARATE, "reward.reward_model.enable=true", "reward.reward_model.model_path=/m"],
@@ -205,6 +211,7 @@ def test_a_setting_without_what_it_needs_is_reported(name, tiny_run):
     found = rule_findings(view, RULES)
     assert summary(found) == [(key, level)] and found == RULES[name].findings(view) and full(RULES[name].key) == key
     assert found[0].message.startswith(f"{key}=") and part in found[0].message
+    assert already_set(found[0], view) == []
     assert not re.search(r"(?<!\$)\{|<", found[0].message)
 
 

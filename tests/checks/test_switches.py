@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.checks.validation import already_set
 from tests.conftest import composed
 from verl_trgrpo.checks.switches import SWITCHES
 from verl_trgrpo.checks.tables import rule_findings
@@ -119,7 +120,9 @@ def test_a_setting_that_is_switched_off_is_reported_and_one_that_is_on_is_not(na
     key, _, value = override.lstrip("+").partition("=")
     given = GIVEN.get(key, [])
     assert SWITCHES[name].covers(key)
-    [finding] = SWITCHES[name].findings(RunView(composed([override, *given])))
+    view = RunView(composed([override, *given]))
+    [finding] = SWITCHES[name].findings(view)
+    assert already_set(finding, view) == []
     assert finding.where == key and finding in found(override, *given)
     assert finding.level is Level.WARNING
     assert finding.message.startswith(f"{key}={value}") and "{" not in finding.message

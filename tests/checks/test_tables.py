@@ -12,7 +12,8 @@ from verl_trgrpo.checks.switches import SWITCHES
 from verl_trgrpo.checks.tables import FACTS, Condition, Rule, Switch, full, rule_findings
 from verl_trgrpo.checks.view import RunView
 from verl_trgrpo.common.findings import Level
-from verl_trgrpo.runs.compose import flat, selected
+from verl_trgrpo.runs.compose import selected
+from verl_trgrpo.runs.keys import flat
 
 # Keys that veRL reads and its YAML files do not have.
 ADDED = (
@@ -125,6 +126,12 @@ def test_a_condition_names_the_parts_that_are_not_met(rule):
     condition = Condition(rule.needs)
     unmet = condition.unmet(view)
     assert unmet == [condition] if condition(view) else unmet and not any(part(view) for part in unmet)
+
+
+def test_of_alternatives_the_one_that_is_the_remedy_is_named():
+    view = RunView(composed(["actor_rollout_ref.rollout.n=4", "trainer.val_only=false", "trainer.balance_batch=false"]))
+    either = Rule("rollout.n", "trainer.val_only and rollout.n > 1 or trainer.balance_batch", "fails", asked="True")
+    assert either.findings(view)[0].message.endswith("with trainer.val_only=false: fails; set trainer.val_only=true")
 
 
 def test_a_message_does_not_ask_for_what_is_set():

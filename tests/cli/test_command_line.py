@@ -1,11 +1,15 @@
 """The console script as a user meets it."""
 
+import importlib
 import subprocess
 import sys
+from typing import get_type_hints
 
 import pytest
 
-from verl_trgrpo.cli.main import commands, main
+from verl_trgrpo.cli.main import COMMANDS, commands, main
+from verl_trgrpo.common.options import parse_options
+from verl_trgrpo.runs.compose import DEFAULT_CONFIG
 
 
 def test_help_lists_the_commands_or_those_of_a_group(capsys):
@@ -23,6 +27,8 @@ def test_help_of_a_command_shows_examples_in_lines_of_at_most_120_characters(nam
     text = capsys.readouterr().out
     assert f"\nexamples:\n  verl-trgrpo {name}" in text
     assert max(map(len, text.splitlines())) <= 120
+    shown = " ".join(text.replace("│", " ").split())
+    assert not any(wrong in shown for wrong in ("(default: )", "(default: '", "'\"'\"'", "(default: None)"))
 
 
 @pytest.mark.parametrize("words", [[], ["tain"], ["data"], ["data", "chek"], ["train", "--tau=6"]])
@@ -44,6 +50,27 @@ print("HEAVY", sorted(heavy & set(sys.modules)))
 """
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert result.stdout.endswith("HEAVY []\n")
+
+
+@pytest.mark.parametrize("command", ["train", "validate", "preview"])
+@pytest.mark.parametrize(
+    ("words", "config", "overrides"),
+    [
+        ([], DEFAULT_CONFIG, ()),
+        (["kk_quickstart"], "kk_quickstart", ()),
+        (["mine.yaml", "a=1"], "mine.yaml", ("a=1",)),
+        (["a=1", "~trainer.logger", "+b=2"], DEFAULT_CONFIG, ("a=1", "~trainer.logger", "+b=2")),
+        (["~trainer.logger", "ppo_trainer", "a=b.yaml"], "ppo_trainer", ("~trainer.logger", "a=b.yaml")),
+    ],
+)
+def test_a_command_about_one_run_takes_a_configuration_and_overrides(command, words, config, overrides, capsys):
+    module, _, name = COMMANDS[command][0].partition(".")
+    options_class = get_type_hints(getattr(importlib.import_module(f"verl_trgrpo.cli.{module}"), name))["options"]
+    options = parse_options(options_class, command, argv=words)
+    assert options.configuration() == (config, overrides)
+    assert main([command, *words, "first.yaml", "second"]) == 2
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1 and "first.yaml and second" in error
 
 
 def test_a_reader_that_closes_the_pipe_is_not_an_error(tmp_path):

@@ -52,7 +52,9 @@ def test_check_exits_with_1_for_errors_and_for_warnings_where_strict(capsys, tmp
 def test_wrong_input_is_one_clear_error_and_exit_code_2(capsys, train):
     assert main(["data", "decontaminate", train, "--against", train]) == 2
     captured = capsys.readouterr()
-    assert captured.out == "" and captured.err == "error: a file is given twice; name each file once\n"
+    assert (
+        captured.out == "" and captured.err == f"error: {Path(train).resolve()} is given twice; name each file once\n"
+    )
 
 
 def test_an_external_module_registers_rewards_as_in_veRL(tmp_path, monkeypatch, capsys):  # noqa: N802

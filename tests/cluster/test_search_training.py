@@ -30,7 +30,7 @@ FAILURE = "<information>The search failed: "
 def overrides(directory: Path, url: str) -> list[str]:
     run_dir, search = directory / "run", "actor_rollout_ref.rollout.custom.search"
     return [
-        f"--recipe={RECIPE}",
+        str(RECIPE),
         # A shaping of the inputs that a run computes only if asked to: the reference policy and the success rate of the group.
         "algorithm=tr_grpo",
         "shaping=custom",

@@ -29,7 +29,7 @@ pytestmark = pytest.mark.skipif(
 
 def overrides(puzzles, run_dir):
     return [
-        "--config-name=kk_quickstart", f"data.train_files={puzzles / 'train.parquet'}",
+        "kk_quickstart", f"data.train_files={puzzles / 'train.parquet'}",
         f"data.val_files={puzzles / 'test.parquet'}", "data.train_batch_size=8", f"actor_rollout_ref.model.path={CHECKPOINT}",
         "actor_rollout_ref.actor.ppo_mini_batch_size=4", "actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu=16",
         "actor_rollout_ref.actor.optim.lr=5e-4",  # large enough that the score moves in two steps

@@ -125,7 +125,7 @@ def test_what_another_left_beside_a_directory_stays(tmp_path, make):
     if not beside.is_symlink() and beside.is_dir():
         (beside / "letters.txt").write_text("mine")
     before = sorted(tmp_path.rglob("*"))
-    with pytest.raises(ValueError, match="move it away"), staged_directory(tmp_path / "out"):
+    with pytest.raises(ValueError, match="move this"), staged_directory(tmp_path / "out"):
         pytest.fail("the block must not run")
     assert [path for path in sorted(tmp_path.rglob("*")) if path.name != ".out.lock"] == before
 
@@ -133,14 +133,14 @@ def test_what_another_left_beside_a_directory_stays(tmp_path, make):
 @pytest.mark.parametrize("text", [b"my notes", b"\xff\xfe", b"12 13"])
 def test_a_lock_with_a_text_of_somebody_is_refused(tmp_path, text):
     (tmp_path / "lock").write_bytes(text)
-    with pytest.raises(ValueError, match="move it away"), lock(tmp_path / "lock", ""):
+    with pytest.raises(ValueError, match="move this"), lock(tmp_path / "lock", ""):
         pytest.fail("the block must not run")
     assert (tmp_path / "lock").read_bytes() == text
 
 
 def test_a_directory_that_is_a_link_to_itself_is_refused(tmp_path):
     (tmp_path / "out").symlink_to("out")
-    with pytest.raises(ValueError, match="leads to itself; remove it"), staged_directory(tmp_path / "out"):
+    with pytest.raises(ValueError, match="leads to itself; remove the link"), staged_directory(tmp_path / "out"):
         pytest.fail("the block must not run")
 
 
@@ -286,7 +286,7 @@ def test_what_somebody_planted_beside_the_directory_is_named_and_stays(tmp_path,
     before = {path: path.lstat() for path in [old, *(old.iterdir() if old.is_dir() and not old.is_symlink() else ())]}
     asked = data_set(out, seed=5, force=True, builder="a builder")
     for attempt in (asked.is_there, lambda: asked.write({"train": [row("2")]}, arrow_schema())):
-        with pytest.raises(ValueError, match=r"\.out\.old was not left by an earlier build .* move it away"):
+        with pytest.raises(ValueError, match=r"\.out\.old was not left by an earlier build .* move this"):
             attempt()
     settle_directory(out, asked._owned)
     assert {path: path.lstat() for path in before} == before

@@ -14,7 +14,8 @@ from verl_trgrpo.cli.main import main
 from verl_trgrpo.common.findings import InvalidInputError
 from verl_trgrpo.common.secrets import has_password, password_problems, without_passwords, word_problems
 from verl_trgrpo.launch.train import _prepare
-from verl_trgrpo.runs.compose import compose, flat
+from verl_trgrpo.runs.compose import compose
+from verl_trgrpo.runs.keys import flat
 
 PASSWORD = "hunter2"
 SCHEMES = ("http", "https", "HTTPS", "ftp", "postgresql+psycopg", "redis", "s3", "socks5h", "ray", "tcp")

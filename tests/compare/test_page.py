@@ -180,7 +180,16 @@ def test_one_run_without_weights_or_records_is_enough(tmp_path):
     words = Page(options.out).words()
     assert "final accuracy:" in words
     assert "1 right, 1 wrong" in words and "step 6: right (score 1) good" in words
-    for absent in ("Differences", "best accuracy", "area", "Before", "No run has"):
+    for absent in (
+        "Differences",
+        "best accuracy",
+        "area",
+        "Before",
+        "No run has",
+        "compared",
+        "Comparison",
+        "sign-flip",
+    ):
         assert absent not in words, absent
 
 

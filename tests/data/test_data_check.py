@@ -10,7 +10,7 @@ import pytest
 
 from tests.data.checked_files import OTHER, RENAMED, STATEMENTS, clean, report, results, row, truth, user, write
 from verl_trgrpo.data_check import CHECKS, CheckOptions
-from verl_trgrpo.tasks import Score, Scoring, register_reward
+from verl_trgrpo.tasks import Score, Scoring, compute_score, register_reward
 from verl_trgrpo.tasks.math.reward import refused_math_spelling
 
 
@@ -418,7 +418,7 @@ def test_the_ground_truth_is_stated_as_the_prompt_asks(tmp_path, registry, name)
     [
         ({"acc": 0.0}, "error", "gets acc 0.0"),
         ({"acc": 0.0, "gold_unparseable": 1.0}, "error", "does not understand the ground truth"),
-        ({"acc": 1.0, "gold_unparseable": 1.0}, "warning", "does not understand the ground truth"),
+        ({"acc": 1.0}, "error", "gives acc 1.0 to -98765.4321, too"),
         ({"acc": 0.0, "timed_out": 1.0}, "warning", "timed out"),
     ],
 )
@@ -433,7 +433,26 @@ def test_a_ground_truth_that_is_only_compared_literally_is_a_warning(tmp_path):
     gold = "$f(x)=a x+b$, where $b$ is an odd integer, and $a$ is positive"
     found = results(write(tmp_path / "data.parquet", [row(0, data_source="math") | truth(gold)]))
     assert found["ground truth"].status == "ok"
-    assert found["reward of gold"].status == "warning"
+    assert (found["reward of gold"].status, found["literal golds"].status) == ("ok", "warning")
+
+
+@pytest.mark.parametrize(("prose", "status"), [(0, "ok"), (2, "warning"), (9, "warning"), (10, "error"), (20, "error")])
+def test_the_share_of_golds_that_are_only_compared_literally_is_an_error_from_a_half_on(tmp_path, prose, status):
+    golds = [f"So the answer that we find is $2^{{{n}}}$, as claimed." if n < prose else f"{n}" for n in range(20)]
+    rows = [row(n, data_source="math", prompt=user(f"Which is {n}?")) | truth(gold) for n, gold in enumerate(golds)]
+    found = report(write(tmp_path / "data.parquet", rows))
+    assert {check.name: check for check in found.checks}["literal golds"].status == status
+    assert (f"{prose} ground truths only compared literally ({prose / 20:.1%})" in found.files[0]) == bool(prose)
+
+
+def test_a_list_that_was_written_as_text_is_read(tmp_path):
+    rows = [row(n, data_source="math", prompt=user(f"Which is {n}?")) | truth(f"['{n}']") for n in range(20)]
+    found = results(write(tmp_path / "data.parquet", rows))
+    assert found["reward of gold"].status == found["literal golds"].status == "ok"
+    assert compute_score("math", "\\boxed{2916}", "['2916']", {})["acc"] == 1.0
+    assert compute_score("math", "\\boxed{2917}", "['2916']", {})["acc"] == 0.0
+    assert compute_score("math", "\\boxed{1}", "[1, 2]", {})["acc"] == 0.0
+    assert compute_score("nq", "<answer>Rome</answer>", "['Roma', 'Rome']", {})["acc"] == 1.0
 
 
 def test_what_was_not_checked_is_reported(tmp_path, registry):

@@ -7,7 +7,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from verl_trgrpo.data.sources import draw, find_files, load_hub, read_records, warn_of_test_files
+from verl_trgrpo.data.sources import (
+    UNUSABLE,
+    draw,
+    find_source_files,
+    load_hub,
+    parse_records,
+    read_records,
+    warn_of_test_files,
+)
 
 ROWS = [{"text": "Zoë", "n": 1}, {"text": "line\u2028separator and \u0085 next line", "n": 2}, {"text": "", "n": 3}]
 
@@ -87,30 +95,68 @@ def test_what_datasets_saves_to_disk_is_read(tmp_path):
     import datasets
 
     datasets.Dataset.from_list(ROWS).save_to_disk(str(tmp_path / "saved"))
-    [file] = find_files(tmp_path / "saved")
+    [file] = found(tmp_path / "saved").parts["rows"]
     assert [record.row for record in read_records(file)] == ROWS
 
 
-def test_files_of_a_directory_come_in_order_of_their_names(tmp_path):
-    for name in ("b.json", "a.parquet", "c.jsonl.gz"):
-        write(tmp_path / name)
-    (tmp_path / "README.md").write_text("")
-    (tmp_path / ".hidden.json").write_text("")
-    assert [path.name for path in find_files(tmp_path)] == ["a.parquet", "b.json", "c.jsonl.gz"]
+def found(source, part_of=lambda shown: "rows" if shown.parent.name in ("", "part") else ""):
+    return find_source_files(source, source / "out", part_of, "files of rows")
+
+
+def test_every_file_below_a_directory_is_of_a_part_or_left_out_with_its_reason(tmp_path):
+    for name in (
+        "b.json",
+        "a.PARQUET",
+        "c.jsonl.gz",
+        "part/d.jsonl",
+        "other/e.json",
+        "out/train.parquet",
+        ".git/f.json",
+    ):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("")
+    for name in ("README.md", "LICENSE", ".hidden.json", "dataset_info.json", "rows.csv", "raw"):
+        (tmp_path / name).write_text("")
+    files = found(tmp_path)
+    names = [str(file.relative_to(tmp_path)) for file in files.parts["rows"]]
+    assert names == ["a.PARQUET", "b.json", "c.jsonl.gz", "part/d.jsonl"]
+    assert {*files.left_out} == {"raw", "rows.csv", "other/e.json"}
+    assert files.unused(files.parts["rows"][1:]).keys() - files.left_out.keys() == {"a.PARQUET"}
+    with pytest.raises(ValueError, match=r"a.PARQUET and .*b.json are both rows"):
+        files.single()
 
 
 def test_a_source_that_is_not_there_is_a_clear_error(tmp_path):
     with pytest.raises(ValueError, match="does not exist"):
-        find_files(tmp_path / "nowhere.jsonl")
+        found(tmp_path / "nowhere.jsonl")
     with pytest.raises(ValueError, match="has no data files"):
-        find_files(tmp_path)
+        found(tmp_path)
     (tmp_path / "train").mkdir()
     (tmp_path / "train" / "math.json").write_text("")
-    with pytest.raises(ValueError, match=f"{tmp_path}/train has some"):
-        find_files(tmp_path)
+    with pytest.raises(ValueError, match=r"found train/math.json; expected files of rows"):
+        found(tmp_path)
     (tmp_path / "a.csv").write_text("")
     with pytest.raises(ValueError, match="unknown type"):
-        find_files(tmp_path / "a.csv")
+        found(tmp_path / "a.csv")
+
+
+def test_a_row_that_cannot_be_used_costs_itself_and_columns_that_nobody_asks_for_are_named(tmp_path, caplog):
+    def number(record):
+        return int(record.row.get("text"))
+
+    rows = [{"Text": "12", "hint": "x", "id": 7}, {"Text": "one", "empty": [None]}, {"text": "3", "TEXT": "4"}]
+    parsed = parse_records(read_records(write(tmp_path / "a.jsonl", rows)), number)
+    assert parsed.items == [12] and parsed.unread == ["hint", "id"]
+    assert parsed.counts(1, {"other": 0}) == {
+        "read": 3, "kept": 1, "dropped": {UNUSABLE: 2}, "rows_not_used": ["a.jsonl#2", "a.jsonl#3"],
+        "columns_not_read": ["hint", "id"],
+    }  # fmt: skip
+    assert "row 2: invalid literal" in caplog.text and "the columns text and TEXT have one name" in caplog.text
+    assert "not read: hint;" in caplog.text
+    with pytest.raises(ValueError, match=r"b.jsonl, row 1: .*; no row of 1 can be used"):
+        parse_records(
+            [*read_records(tmp_path / "a.jsonl"), *read_records(write(tmp_path / "b.jsonl", rows[1:2]))], number
+        )
 
 
 def test_the_hub_is_read_from_a_copy_of_a_repository(tmp_path, monkeypatch):

@@ -13,7 +13,7 @@ from hydra._internal.utils import get_args_parser
 
 from tests.conftest import composed
 from verl_trgrpo.cli.main import main
-from verl_trgrpo.runs.compose import flat
+from verl_trgrpo.runs.keys import flat
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/upgrading-a-verl-recipe.md").read_text()
@@ -78,29 +78,89 @@ def of_row(tmp_path):
     return lambda row: row.partition(";")[0].replace("SCRIPT.sh", shlex.quote(str(script)))
 
 
+def run_of(words):
+    """The configuration of ``python3 -m verl.trainer.main_ppo WORDS``."""
+    module, *words = words
+    assert module == "verl.trainer.main_ppo"
+    given = get_args_parser().parse_args(words)
+    return composed(given.overrides, given.config_name or "ppo_trainer").config
+
+
 def test_the_page_has_the_rows_that_this_file_runs():
     assert len(ROWS) == 4
 
 
 @pytest.mark.parametrize("row", ROWS)
 def test_a_row_composes_the_scripts_run_with_the_algorithm(row, bash, of_row):
-    module, *words = bash(of_row(row.replace(" > job.yaml", "")))
-    assert module == "verl.trainer.main_ppo"
-    given = get_args_parser().parse_args(words)
-    config = composed(given.overrides, given.config_name or "ppo_trainer").config
+    config = run_of(bash(of_row(row)))
     actor, data, trainer = config.actor_rollout_ref.actor, config.data, config.trainer
     assert (actor.policy_loss.loss_mode, actor.policy_loss.shaping.name) == ("tr_grpo", "sigmoid")
     assert (config.algorithm.adv_estimator, data.train_batch_size, trainer.total_epochs) == ("grpo", 1024, 15)
     assert actor.strategy == ("megatron" if "megatron" in row else "fsdp")
-    own_rewards = "verl_trgrpo" in str(config.reward.custom_reward_function.path)
-    assert own_rewards is ("trgrpo_trainer" in row)
 
 
-def test_the_check_before_it_judges_what_the_script_composes(tmp_path, bash, of_row, capsys):
-    [row] = [row for row in ROWS if "job.yaml" in row]
-    bash(of_row(row), f'exec {shlex.quote(sys.executable)} "$@"')
+def test_each_way_changes_what_the_page_says(bash, of_row):
+    """The first only what the algorithm's file sets; the second also the keys of the list, and nothing else."""
+    before = flat(run_of(bash(of_row("bash SCRIPT.sh"))))
+    first, second = (flat(run_of(bash(of_row(row)))) for row in ROWS[:2])
+
+    def changed(now, then):
+        return {key for key in now.keys() | then.keys() if now.get(key) != then.get(key)}
+
+    own = (
+        "actor_rollout_ref.actor",
+        "algorithm.",
+        "trainer.experiment_name",
+    )  # a name without a plus is the launcher's
+    assert {key for key in changed(first, before) if not key.startswith(own)} == set()
+    listed = re.findall(r"`((?:reward|trainer|actor_rollout_ref)\.[\w.]+)`", PAGE[: PAGE.index("| your script")])
+    replaced = {key for key in changed(second, first) if not key.startswith(own)}
+    assert {key for key in replaced if not key.startswith(tuple(listed))} == set()
+    assert {key for key in listed if not any(f"{each}.".startswith(f"{key}.") for each in replaced)} <= {
+        "actor_rollout_ref.rollout.n", "actor_rollout_ref.rollout.name", "trainer.logger", "actor_rollout_ref.rollout.agent",
+        "reward.custom_reward_function.path", "trainer.experiment_name",
+    }  # the script sets three of them itself  # fmt: skip
+
+
+def test_the_check_judges_what_the_script_composes(tmp_path, bash, of_row, capsys):
+    row = ROWS[1]
+    bash(f"{of_row(row)} --cfg job > job.yaml", f'exec {shlex.quote(sys.executable)} "$@"')
+    job, run = (flat(each) for each in (composed([], tmp_path / "job.yaml").config, run_of(bash(of_row(row)))))
+    names = {job.pop("trainer.experiment_name"), run.pop("trainer.experiment_name")}  # the launcher's is the algorithm
+    assert (job, names) == (run, {"tr_grpo", "trgrpo" if "trgrpo_trainer" in row else "gsm8k"})
     assert main(["validate", str(tmp_path / "job.yaml"), "--no-files"]) == 0, capsys.readouterr()
     assert main(["validate", str(tmp_path / "job.yaml"), "--no-files", "trainer.n_gpus_per_node=7"]) == 1
+
+
+def test_old_scripts_as_the_page_says(tmp_path, bash, capsys):
+    stock = SCRIPT.format(data=tmp_path)
+    script = tmp_path / "SCRIPT.sh"
+    # Without "$@", and with a first word of its own: the word is in the script.
+    script.write_text(stock.replace(' "$@"', "").replace("main_ppo ", "main_ppo +algorithm=tr_grpo "))
+    assert run_of(bash(f"bash {script}")).actor_rollout_ref.actor.policy_loss.loss_mode == "tr_grpo"
+    script.write_text("ENGINE=${1:-vllm}\n" + stock.replace("rollout.name=vllm", "rollout.name=$ENGINE"))
+    words = bash(f"bash {script} +algorithm=tr_grpo")
+    assert main(["validate", "ppo_trainer", *words[1:]]) == 2
+    assert "rollout.name=+algorithm=tr_grpo: the value is an override itself" in capsys.readouterr().err
+    # DAPO's settings stay with the plus; with this project's configuration and tr_dapo they are ours.
+    dapo = [
+        "actor_rollout_ref.actor.clip_ratio_high=0.3",
+        "+reward.reward_kwargs.overlong_buffer_cfg.enable=true",
+    ]
+    assert composed(["+algorithm=tr_grpo", *dapo], "ppo_trainer").config.actor_rollout_ref.actor.clip_ratio_high == 0.3
+    assert composed(["algorithm=tr_dapo"], "trgrpo_trainer").config.algorithm.filter_groups.enable is True
+
+
+@pytest.mark.parametrize(
+    ("first", "word"), [("ppo_trainer", "+algorithm=tr_grpo"), ("trgrpo_trainer", "algorithm=tr_grpo")]
+)
+def test_a_configuration_directory_of_the_script(first, word, tmp_path):
+    (tmp_path / "mine.yaml").write_text(
+        f"hydra: {{searchpath: ['pkg://verl.trainer.config']}}\ndefaults: [{first}, _self_]\ntrainer: {{nnodes: 3}}\n"
+    )
+    config = composed([word], tmp_path / "mine.yaml").config
+    assert (config.trainer.nnodes, config.actor_rollout_ref.actor.policy_loss.loss_mode) == (3, "tr_grpo")
+    assert ("verl_trgrpo" in str(config.reward.custom_reward_function.path)) is (first == "trgrpo_trainer")
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,9 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import open_dict
 
 from verl_trgrpo.runs import environment
-from verl_trgrpo.runs.compose import compose, quoted
+from verl_trgrpo.runs.compose import compose
 from verl_trgrpo.runs.environment import training_environment
+from verl_trgrpo.runs.overrides import quoted
 from verl_trgrpo.verl_plugin.cpu import CPU_ENVIRONMENT
 from verl_trgrpo.verl_plugin.loopback import LOOPBACK_ENVIRONMENT
 

@@ -1,9 +1,13 @@
 """Hydra's errors are one line with what was meant."""
 
+import re
+from pathlib import Path
+
 import pytest
 
 from verl_trgrpo.common.findings import InvalidInputError
 from verl_trgrpo.runs.compose import compose
+from verl_trgrpo.runs.hydra_messages import WITHOUT_WORD
 
 LOSS = "actor_rollout_ref.actor.policy_loss"
 
@@ -66,6 +70,15 @@ def test_all_unknown_keys_are_named_at_once(tmp_path):
         found = messages_of(source, "+trainer.mine=1", *unknown, "trainer.mine=2", "~trainer.nnodes")
         assert [each.partition(":")[0] for each in found] == [word.partition("=")[0] for word in unknown]
         assert ["did you mean" in each for each in found] == [False, True, False, False]
+
+
+def test_a_method_without_a_word_is_answered_by_what_the_page_says():
+    page = (Path(__file__).parents[2] / "docs/related_methods.md").read_text()
+    bullets = dict(re.findall(r"^- \*\*(.+?)\*\* ((?:.|\n(?!- |\n))*)", page.partition("## Not here")[2], re.MULTILINE))
+    assert bullets.keys() == WITHOUT_WORD.keys()
+    for name, reason in WITHOUT_WORD.items():
+        assert reason in " ".join(bullets[name].replace("`", "").split())
+        assert reason in message_of("trgrpo_trainer", f"algorithm={name.lower().replace('-', '_').replace(' ', '_')}")
 
 
 @pytest.mark.parametrize(

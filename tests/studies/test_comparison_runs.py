@@ -167,11 +167,11 @@ def test_commands_of_verl_runs(tmp_path):
     study = replace(STUDY, trainer="verl", script="", config="kk_quickstart", settings={"trainer.test_freq": 2},
                     arms={"grpo": {"algorithm": "grpo"}}, primary="")  # fmt: skip
     command = run_command(study, INPUTS, "grpo", 3, tmp_path / "it's" / "seed-3")
-    assert command[2:5] == ["train", "--config-name", "kk_quickstart"]
+    assert command[2:4] == ["train", "kk_quickstart"]
     assert f"trainer.default_local_dir='{tmp_path}/it\\'s/seed-3'" in command
     assert {"data.seed=3", "actor_rollout_ref.rollout.seed=3", "algorithm=grpo", "trainer.test_freq=2"} <= {*command}
     recipe = replace(study, config=str(tmp_path / "small.yaml"))
-    assert run_command(recipe, INPUTS, "grpo", 3, tmp_path)[3:5] == ["--recipe", recipe.config]
+    assert run_command(recipe, INPUTS, "grpo", 3, tmp_path)[3] == recipe.config
 
 
 def test_tables(tmp_path):

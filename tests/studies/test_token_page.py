@@ -8,11 +8,19 @@ import pytest
 import torch
 
 from studies.gradients import token_gradients
-from studies.gradients.tokens import Shown, Token, choose, main, parse_shaping, render_tokens, token_figures
+from studies.gradients.tokens import (
+    Shown,
+    Token,
+    choose,
+    main,
+    parse_shaping,
+    render_tokens,
+    token_figures,
+    token_pieces,
+)
 from studies.rollouts import Rollout
 from tests.core.reference import published_weight
 from tests.studies.policies import command
-from verl_trgrpo.data.renderer import token_pieces
 
 
 def test_figures_of_every_token(policy, rollouts):

@@ -154,6 +154,13 @@ def test_invalid_input_is_one_clear_error_and_leaves_the_old_files(tmp_path, bad
 
 
 @pytest.mark.parametrize("task", known_builders())
+def test_every_task_is_built_here_and_has_a_row_in_the_docs(task):
+    assert task in {words.split()[0] for words in BUILDS.values()}, "add words for it to BUILDS"
+    rows = (Path(__file__).parents[2] / "docs/data.md").read_text()
+    assert f"\n| `{task}` |" in rows, "add a row to the table of docs/data.md, Building"
+
+
+@pytest.mark.parametrize("task", known_builders())
 def test_every_task_has_a_help_text_with_an_example(capsys, task):
     assert main(["data", "build", task, "--help"]) == 0
     shown = capsys.readouterr().out

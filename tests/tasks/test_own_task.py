@@ -1,13 +1,17 @@
 """A task is a folder and a line: here the line is a word of VERL_USE_EXTERNAL_MODULES."""
 
+import ast
 import os
 import subprocess
 import sys
 
 import pytest
 
+from tests.messages import modules
 from tests.tasks.own_task import write_task
 from verl_trgrpo.tasks import Builder, Scoring, Task, compute_score, register_task
+from verl_trgrpo.tasks import registry as tasks
+from verl_trgrpo.tasks.registry import known_agent_loops
 
 
 def run(directory, *words):
@@ -30,6 +34,33 @@ def test_a_task_brings_builder_help_reward_and_checks(tmp_path):
     assert checked.returncode == 0 and "0 errors, 0 warnings" in checked.stdout, checked
     refused = run(tmp_path, "data", "build", "capitals", "--out", out, "--times", 0)
     assert refused.returncode == 2 and "times=0" in refused.stderr
+
+
+# Who knows a task by name: puzzles and words are compared across files, answers of other tasks are read as mathematics, and the
+# quickstart is one of puzzles.
+KNOWN_BY_NAME = {
+    ("decontaminate.py", "knights_and_knaves"), ("decontaminate.py", "math"), ("data_check.py", "knights_and_knaves"),
+    ("demos/puzzles.py", "knights_and_knaves"), ("tasks/ground_truths.py", "math"),
+    ("tasks/reasoning_gym/reward.py", "math"), ("tasks/reasoning_gym/rows.py", "math"),
+}  # fmt: skip
+
+
+def test_no_other_module_knows_a_task_by_name():
+    """What a task declares is asked of the registry: neither its folder nor an agent loop of it is named elsewhere."""
+    found, loops = set(), known_agent_loops()
+    for place, tree in modules():
+        for node in ast.walk(tree):
+            named = getattr(node, "module", None) or "" if isinstance(node, ast.ImportFrom) else ""
+            text = node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""
+            for folder in tasks._FOLDERS:
+                own = place.startswith(f"tasks/{folder}/")
+                if not own and f"{named}.".startswith(f"verl_trgrpo.tasks.{folder}."):
+                    found.add((place, folder))
+                if not own and any(
+                    name in text for name in loops if loops[name].loop.startswith(f"verl_trgrpo.tasks.{folder}.")
+                ):
+                    found.add((place, folder))
+    assert found == KNOWN_BY_NAME
 
 
 @pytest.mark.parametrize(

@@ -15,8 +15,8 @@ from verl_trgrpo.checks.view import RunView
 from verl_trgrpo.common.findings import Finding, Level
 from verl_trgrpo.common.text import count_of
 from verl_trgrpo.data.prompts import own_agent_loops
-from verl_trgrpo.runs.compose import ComposedRun, changed_values, flat, resolved, verl_defaults
-from verl_trgrpo.runs.keys import LOSS
+from verl_trgrpo.runs.compose import ComposedRun, changed_values, resolved, verl_defaults
+from verl_trgrpo.runs.keys import LOSS, flat
 
 Check = Callable[[RunView], list[Finding]]
 """Takes the view of a run and returns what it finds."""

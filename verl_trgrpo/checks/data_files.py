@@ -17,7 +17,7 @@ from verl_trgrpo.data.rows import UnreadableFileError, is_chat
 from verl_trgrpo.data.verl_files import DataFile, column_findings, concatenation_findings, row_problems, spread
 from verl_trgrpo.runs.compose import resolved, selected
 from verl_trgrpo.runs.keys import AGENT, REWARD, REWARD_MODEL, ROLLOUT
-from verl_trgrpo.tasks.ground_truths import reward_findings
+from verl_trgrpo.tasks.ground_truths import LITERAL_GOLDS, literal_findings, reward_findings
 from verl_trgrpo.tasks.registry import (
     DEFAULT_REWARD_KEY,
     DEFAULT_REWARDS,
@@ -131,13 +131,13 @@ def _file_findings(
     """
     prompt_key, place = str(selected(config, "data.prompt_key")), f"{key}={file.path}"
     if not file.rows:
-        return [Finding.error(key, f"{place}: has no rows; build it again")]
+        return [Finding.error(key, f"{place}: has no rows; build the file again")]
     found = list(column_findings("", file.schema, prompt_key))
     findings = [Finding(each.level, key, f"{place}: {each.message}") for each in found]
     if any(each.level is Level.ERROR for each in found):
         return findings
     if loops is not None and with_agents and "agent_name" not in file.schema.names:
-        message = f"{place}: lacks the column agent_name, which another file has; veRL fills in null, add it"
+        message = f"{place}: lacks the column agent_name, which another file has; so veRL fills in null; add the column"
         findings.append(Finding.error(key, message))
     # Where a reward model alone scores the responses, veRL reads no ground truth.
     needs_truth = selected(config, f"{REWARD}.path") or not selected(config, f"{REWARD_MODEL}.enable")
@@ -177,7 +177,8 @@ def _gold_findings(key: str, file: DataFile, config: DictConfig) -> list[Finding
     for name, (first, *others) in found.items():
         count = 1 + len(others)
         wrong = name == "reward of gold" or first.level is Level.ERROR
-        level = Level.ERROR if wrong and count == len(scored) else Level.WARNING
+        many = [*literal_findings(key, count, len(scored))] if name == LITERAL_GOLDS else wrong and count == len(scored)
+        level = Level.ERROR if many else Level.WARNING
         message = f"{first.where}: {first.message} ({count} of {len(scored)} rows that were scored)"
         findings.append(Finding(level, key, f"{message}; `verl-trgrpo data check` names all"))
     whole = WholeFile(default)
@@ -266,7 +267,7 @@ def _not_compared(view: RunView, reason: str) -> list[Finding]:
         reason = (
             f"veRL cuts prompts over {config.data.max_prompt_length} tokens from the left, whatever data.truncation="
         )
-        findings.append(view.finding(key, f"{reason}{config.data.truncation} says; set it to true", Level.WARNING))
+        findings.append(view.finding(key, f"{reason}{config.data.truncation} says; set {key}=true", Level.WARNING))
     return findings
 
 
@@ -284,7 +285,9 @@ def _split_findings(key: str, files: Iterable[DataFile], prompts: RolloutPrompts
         others = [number for number, row in rows.items() if not _is_rendered(row.get(config.data.prompt_key))]
         if others:
             count = count_of(len(others), "prompt")
-            message = f"{place} row {others[0]}: {count} not a list of chat messages; build it again (docs/data.md)"
+            message = (
+                f"{place} row {others[0]}: {count} not a list of chat messages; build the file again (docs/data.md)"
+            )
             findings.append(Finding.error(key, message))
         total += file.rows - len(others)
         numbers = sorted(rows.keys() - set(others))
@@ -295,7 +298,7 @@ def _split_findings(key: str, files: Iterable[DataFile], prompts: RolloutPrompts
         refused = [(number, each) for number, each in zip(numbers, found, strict=True) if isinstance(each, str)]
         if refused:
             number, reason = refused[0]
-            return [*findings, Finding.error(key, f"{place} row {number}: {reason}; correct it")]
+            return [*findings, Finding.error(key, f"{place} row {number}: {reason}; correct the row")]
         lengths += [each for each in found if isinstance(each, int)]
     return findings + (_length_findings(key, total, lengths, config) if lengths else [])
 
@@ -350,11 +353,13 @@ def _length_findings(key: str, total: int, lengths: list[int], config: DictConfi
     part = f"{longer} of {total} prompts" if all_seen else f"{longer} of {len(lengths)} tokenized prompts"
     message = f"{_LIMIT}={limit}: {part} of {key} are longer, up to {max(lengths)} tokens"
     if longer == len(lengths):
-        return [Finding.error(_LIMIT, f"{message}, so none fits; raise it")]
+        return [Finding.error(_LIMIT, f"{message}, so none fits; raise {_LIMIT}")]
     if filtered and all_seen and key == "data.train_files" and total - longer < batch:
         few = f"veRL's filter leaves {total - longer}, less than data.train_batch_size={batch}"
-        return [Finding.error(_LIMIT, f"{message}: {few}; raise it, or lower the batch size")]
+        return [Finding.error(_LIMIT, f"{message}: {few}; raise {_LIMIT}, or lower data.train_batch_size")]
     if not filtered and data.truncation != "left":
-        fix = f"whatever data.truncation={data.truncation} says; set data.filter_overlong_prompts=true, or raise it"
+        fix = (
+            f"whatever data.truncation={data.truncation} says; set data.filter_overlong_prompts=true, or raise {_LIMIT}"
+        )
         return [Finding.error(_LIMIT, f"{message}, and veRL cuts them from the left, {fix}")]
     return [Finding.warning(_LIMIT, f"{message}; veRL {'leaves them out' if filtered else 'cuts them from the left'}")]

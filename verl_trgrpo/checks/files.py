@@ -48,20 +48,18 @@ def missing_files(view: RunView) -> list[Finding]:
             if path.is_dir():
                 findings.append(Finding.error(key, f"{key}={path}: is a directory; name the Parquet files in it"))
             elif not path.is_file():
-                message = f"{key}={path}: does not exist; build it (docs/data.md), or correct the path"
+                message = f"{key}={path}: does not exist; build the file (docs/data.md), or correct the path"
                 findings.append(Finding(level, key, message))
-    fixes = {
-        MODEL_PATH: "set it to a model directory or a hub name",
-        TOKENIZER: "correct it, or leave it out",
-    }
+    to_model = "set {0} to a model directory or a hub name"
+    fixes = {MODEL_PATH: to_model, TOKENIZER: "correct the path, or remove {0}"}
     if view[f"{REWARD_MODEL}.enable"]:
-        fixes[f"{REWARD_MODEL}.model_path"] = fixes[MODEL_PATH]
+        fixes[f"{REWARD_MODEL}.model_path"] = to_model
     if view.needs_critic:
-        fixes[CRITIC] = "set it to a model directory or a hub name, or use algorithm.adv_estimator=grpo"
+        fixes[CRITIC] = f"{to_model}, or set algorithm.adv_estimator=grpo"
     for key, fix in fixes.items():
         name = view[key]
         if isinstance(name, str) and looks_local(name) and not Path(name).expanduser().is_dir():
-            findings.append(view.finding(key, f"is not a directory; {fix}", level))
+            findings.append(view.finding(key, f"is not a directory; {fix.format(key)}", level))
     key = "trainer.default_local_dir"
     if isinstance(view[key], str) and Path(view[key]).is_file():
         findings.append(view.finding(key, "is a file; name a directory"))
@@ -74,7 +72,7 @@ def missing_files(view: RunView) -> list[Finding]:
             continue
         module = place.removeprefix("pkg://")
         if not (_importable(module) if module != place else Path(place).expanduser().is_file()):
-            findings.append(view.finding(key, "does not exist; correct it, or leave it out"))
+            findings.append(view.finding(key, f"does not exist; correct the path, or remove {key}"))
     return findings + _resume_path_findings(view)
 
 
@@ -182,7 +180,7 @@ def _code_errors(model: Path, tokenizer: Path, trusted: bool, key: str) -> list[
     if trusted or not any(part in found if isinstance(found, dict) else found for found, part in maps):
         return []
     return [
-        f"{key}={tokenizer}: brings Python code (auto_map), which veRL would execute; read it, then set "
+        f"{key}={tokenizer}: brings Python code (auto_map), which veRL would execute; read the code and set "
         "actor_rollout_ref.model.trust_remote_code=true, or use a model without code"
     ]
 

@@ -29,6 +29,7 @@ from verl_trgrpo.runs.compose import loggers_of, selected
 from verl_trgrpo.runs.environment import accelerator_count, training_environment
 from verl_trgrpo.runs.keys import AGENT, GPUS, MANAGER, REWARD, REWARD_MODEL, ROLLOUT, place_of
 from verl_trgrpo.tasks.registry import known_options
+from verl_trgrpo.verl_plugin.cpu import lacking_variables
 
 _STORAGE = "transfer_queue.backend.SimpleStorage.num_data_storage_units"
 # Packages of the rollout engines.
@@ -98,6 +99,12 @@ def machine_findings(view: RunView) -> list[Finding]:
         return []
     config, level = view.config, Level.ERROR if view.trains else Level.NOT_CHECKED
     findings = [Finding(level, key, message) for key, message in _missing_packages(view)]
+    by_verl = any(
+        word.startswith("+platform=cpu") for word in view.run.arguments
+    )  # a stock configuration has no such group
+    if by_verl and not view.trains and (lacking := lacking_variables()):
+        message = f"python -m verl.trainer.main_ppo needs `export {lacking}`, which `verl-trgrpo train` sets"
+        findings.append(Finding.not_checked("trainer.device", f"platform=cpu: {message}"))
     if (cluster := cluster_of(config)) and not view.trains:
         reason = f"{cluster[0]} is asked for its GPUs and CPUs when training starts"
         findings.append(view.finding(GPUS, reason, Level.NOT_CHECKED))
@@ -114,14 +121,14 @@ def _missing_packages(view: RunView) -> Iterator[tuple[str, str]]:
         fix = (
             f"on a GPU machine {install_command('gpu')}, elsewhere {install_command('cpu')}"
             if engine == "vllm"
-            else "install it as veRL's documentation says, or use vllm"
+            else f"install the package as veRL's documentation says, or set {ROLLOUT}.name=vllm"
         )
         yield f"{ROLLOUT}.name", f"{ROLLOUT}.name={engine}: {package} is not installed on this machine; {fix}"
     for name in loggers_of(view.config):
         package = "" if name in _BUILT_IN else _PACKAGES.get(name, name)
         if package and importlib.util.find_spec(package) is None:
-            message = f"trainer.logger={name}: {package} is not installed on this machine; pip install {package}, or leave it out"
-            yield "trainer.logger", message
+            fix = f"pip install {package}, or remove {name} from trainer.logger"
+            yield "trainer.logger", f"trainer.logger={name}: {package} is not installed on this machine; {fix}"
 
 
 def cluster_of(config: DictConfig) -> tuple[str, str] | None:
@@ -148,7 +155,7 @@ def _resource_findings(view: RunView, cluster: tuple[str, str] | None, level: Le
     try:
         found_gpus, found_cpus = _of_cluster(cluster[1]) if cluster else (accelerator_count(), os.cpu_count() or 1)
     except RuntimeError as error:
-        return [Finding(level, GPUS, f"{place} does not answer ({error}); start it, or correct its address")]
+        return [Finding(level, GPUS, f"{place} does not answer ({error}); start the cluster, or correct its address")]
     findings = []
     if found_gpus < gpus and (cluster or told["gpus"] is None):  # else Ray has what it is told
         more = f", {gpus} with those of other pools" if gpus > view.gpus else ""
@@ -162,7 +169,7 @@ def _resource_findings(view: RunView, cluster: tuple[str, str] | None, level: Le
         key = "ray_kwargs.ray_init.num_cpus"
         reason = (
             f"Ray has {has} CPUs for a run that reserves {cpus} ({_CPUS_PER_GPU} for each GPU, {cpus - gpus * _CPUS_PER_GPU} "
-            f"for others), and would wait forever; set it to {cpus}, Ray does not count"
+            f"for others), and would wait forever; set {key}={cpus}, which Ray takes without counting"
         )
         findings.append(view.finding(key, reason))
     return findings
@@ -236,7 +243,7 @@ def own_code_findings(view: RunView) -> list[Finding]:
         if reason is None:
             findings.append(Finding.not_checked(each.key, f"{place} was not loaded within {_SECONDS:.0f} s"))
         elif reason:
-            findings.append(Finding.error(each.key, f"{place} cannot be used ({reason}); correct it"))
+            findings.append(Finding.error(each.key, f"{place} cannot be used ({reason}); correct the file"))
         elif each.given:
             findings.append(Finding.not_checked(REWARD, f"{place}: which data sources it scores was not checked"))
     return findings

@@ -71,7 +71,7 @@ def loading_findings(view: RunView, weights: bool = False) -> list[Finding]:
             reason = f"{DATA_STATE} is missing; the order of the data starts over"
             findings.insert(0, view.finding(RESUME_PATH, reason, Level.WARNING))
         elif not is_whole(state):
-            reason = f"{DATA_STATE} is cut short, which stops veRL; rename it, and the data start over"
+            reason = f"{DATA_STATE} is cut short, which stops veRL; rename the file, and the data start over"
             findings.insert(0, view.finding(RESUME_PATH, reason))
         return findings
     if mode != "auto":
@@ -128,7 +128,7 @@ def _saving_findings(view: RunView) -> list[Finding]:
     """Check that a run saves checkpoints, and that they can be resumed from."""
     key = "trainer.save_freq"
     if view.config.trainer.save_freq <= 0:
-        reason = "no checkpoint is saved, the trained model is lost at the end; set it to a number of steps"
+        reason = f"no checkpoint is saved, the trained model is lost at the end; set {key} to a number of steps"
         return [] if view["trainer.val_only"] else [view.finding(key, reason, Level.WARNING)]
     findings = []
     for _, section in _models(view):
@@ -138,11 +138,12 @@ def _saving_findings(view: RunView) -> list[Finding]:
         if view[f"{section}.strategy"] not in _SHARDED:
             continue
         if "model" not in saved:
-            message = f"lacks model, so the checkpoints cannot be resumed from; set it to {usual} unless they are only evaluated"
+            remedy = f"set {save_key}={usual} unless they are only evaluated"
+            message = f"lacks model, so the checkpoints cannot be resumed from; {remedy}"
             findings.append(Finding.warning(save_key, f"{save_key}={_listed(saved)}: {message}"))
         elif "model" not in loaded:
             message = (
-                f"lacks model, so a resumed run would start from the base model, and is refused; set it to {usual}"
+                f"lacks model, so a resumed run would start from the base model, and is refused; set {load_key}={usual}"
             )
             findings.append(Finding.warning(load_key, f"{load_key}={_listed(loaded)}: {message}"))
     return findings
@@ -196,12 +197,12 @@ def _sharded_findings(directory: Path, section: str, view: RunView) -> list[Find
     lead = f"{load_key}={_listed(loaded)}"
     if "model" not in loaded or "model" not in held:
         reason = f"{lead}: {directory} holds no shards of model" if "model" not in held else f"{lead}: lacks model"
-        fix = f"set it to {_listed(held)}" if "model" in held else _weights_fix(directory, section)
+        fix = f"set {load_key}={_listed(held)}" if "model" in held else _weights_fix(directory, section)
         return [Finding.error(load_key, f"{reason}, so the run would go on with the weights of the base model; {fix}")]
     if missing := [kind for kind in _LOST if kind in loaded and kind not in held]:
-        reason = f"{lead}: {directory} holds no shards of {' and '.join(missing)}, so veRL cannot load it"
+        reason = f"{lead}: {directory} holds no shards of {' and '.join(missing)}, so veRL cannot load these"
         lost = ", ".join(_LOST[kind] for kind in missing)
-        return [Finding.error(load_key, f"{reason}; set it to {_listed(held)} ({lost})")]
+        return [Finding.error(load_key, f"{reason}; set {load_key}={_listed(held)} ({lost})")]
     return [
         Finding.warning(load_key, f"{lead}: lacks {kind}, so {lost} in the resumed run; add {kind}")
         for kind, lost in _LOST.items()

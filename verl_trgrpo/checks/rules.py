@@ -18,7 +18,7 @@ _Warning = partial(Rule, level=Level.WARNING)
 # Estimators that compare the responses of a group.
 _OF_GROUPS = (
     "grpo", "tr_grpo", "reinforce_rej", "ha_dw", "rloo", "opo", "grpo_passk", "gpg", "reinforce_plus_plus_baseline",
-    "optimal_token_baseline",
+    "optimal_token_baseline", "maxrl",
 )  # fmt: skip
 # Parts of this package's rewards; `reward` is veRL's name for the sum.
 _METRICS = ("reward", *Score(0.0, acc=0.0).as_dict(), CUT_OFF, "overlong_reward", "overlong")
@@ -30,6 +30,8 @@ _SEPARATE = "trainer.v1.trainer_mode == 'separate_async'"
 _HAS_LORA = "(model.lora_rank or 0) > 0"
 # Below it the likeliest token alone is nearly always all that is left.
 _TINY_TOP_P = 0.1
+_ADDED_MEANS = "veRL adds up the means of micro-batches, so the gradient grows with their number"
+_OWN_GPUS = "separate_async samples on GPUs of the rollout alone"
 _ALIKE = "all responses to a prompt are nearly alike, so there is nothing to compare; set"
 _BIASED = (
     "responses come from another distribution than the one whose probabilities the loss takes, so ratios and token weights are "
@@ -53,7 +55,7 @@ def _not_corrected(key: str) -> Rule:
 def _replaced_size(key: str) -> Rule:
     """Return the rule of a size of all GPUs together, in the place of which veRL reads that of one GPU."""
     reason = "veRL's v1 trainer does not read this key and fails; set <KEY_per_gpu>={= KEY}".replace("KEY", key)
-    return Rule(key, f"actor.use_dynamic_bsz or {key}_per_gpu is not None", reason, v1=True)
+    return Rule(key, f"{key}_per_gpu is not None or actor.use_dynamic_bsz", reason, v1=True)
 
 
 def _same_length(rollout: str, data: str) -> Rule:
@@ -85,12 +87,12 @@ RULES = {
     "gdpo_on_v1": _not_on_v1("gdpo", "the parts of the reward", "use this project's algorithm=gdpo"),
     "otb_on_v1": _not_on_v1("optimal_token_baseline", "the sums of squared probabilities", "use algorithm=opo"),
     "tir_otb_on_v1": _not_on_v1("tir_optimal_token_baseline", "the sums of squared probabilities", "use algorithm=opo"),
+    "geo_mean_dynamic_batches": _Warning(
+        "loss.loss_mode", "not actor.use_dynamic_bsz", _ADDED_MEANS, asked="loss.loss_mode == 'geo_mean'"),
     "geo_mean_micro_batches": _Warning(
         "loss.loss_mode",
-        "not actor.use_dynamic_bsz and actor.ppo_micro_batch_size_per_gpu is not None and "
-        "actor.ppo_micro_batch_size_per_gpu * data_parallel >= actor.ppo_mini_batch_size * rollout.n",
-        "with {actor.use_dynamic_bsz} and {actor.ppo_micro_batch_size_per_gpu} veRL adds up the means of micro-batches, so the "
-        "gradient grows with their number; set <actor.use_dynamic_bsz>=false <actor.ppo_micro_batch_size_per_gpu>="
+        "(actor.ppo_micro_batch_size_per_gpu or 0) * data_parallel >= actor.ppo_mini_batch_size * rollout.n",
+        f"{_ADDED_MEANS}; set <actor.ppo_micro_batch_size_per_gpu>="
         "{= -(-actor.ppo_mini_batch_size * rollout.n // data_parallel)}", asked="loss.loss_mode == 'geo_mean'"),
     "dro_without_penalty": Rule(
         "loss.loss_mode", "loss.dro_beta not in (None, 0)",
@@ -169,7 +171,7 @@ RULES = {
         "<rollout.agent.default_agent_loop>=tool_agent", v1=True),
     "overlong_of_another_manager": _Warning("overlong.enable", "manager.name == 'dapo'", "has no effect"),
     "overlong_without_longest": Rule(
-        "overlong.enable", f"manager.name != 'dapo' or {_LONGEST} is not None",
+        "overlong.enable", f"{_LONGEST} is not None or manager.name != 'dapo'",
         f"veRL's reward workers fail without {_LONGEST}; set +<{_LONGEST}>={{= data.max_response_length}}"),
     "overlong_length": Rule(
         "overlong.len", f"0 < (overlong.len or 0) and (overlong.len or 0) <= ({_LONGEST} or overlong.len)",
@@ -266,10 +268,11 @@ RULES = {
         "veRL takes {data.train_batch_size} only if it is {trainer.v1.separate_async.parameter_sync_step} times "
         "{actor.ppo_mini_batch_size}; set <data.train_batch_size>="
         "{= trainer.v1.separate_async.parameter_sync_step * actor.ppo_mini_batch_size}", asked=_SEPARATE, v1=True),
-    "separate_without_gpus": Rule(
-        "rollout.nnodes", "rollout.nnodes > 0 and rollout.n_gpus_per_node > 0",
-        "separate_async samples on GPUs of the rollout alone; set <rollout.nnodes>=1 <rollout.n_gpus_per_node>=1, or more",
-        asked=_SEPARATE, v1=True),
+    "separate_nodes": Rule(
+        "rollout.nnodes", "rollout.nnodes > 0", f"{_OWN_GPUS}; set <rollout.nnodes>=1 or more", asked=_SEPARATE, v1=True),
+    "separate_gpus": Rule(
+        "rollout.n_gpus_per_node", "rollout.n_gpus_per_node > 0",
+        f"{_OWN_GPUS}; set <rollout.n_gpus_per_node>=1 or more", asked=_SEPARATE, v1=True),
     "separate_weights": Rule(
         "rollout.checkpoint_engine.backend", "rollout.checkpoint_engine.backend != 'naive'",
         "this backend carries no weights to other GPUs; set <rollout.checkpoint_engine.backend>=nccl",

@@ -24,8 +24,8 @@ from verl_trgrpo.checks.view import OWN_MANAGER, RunView
 from verl_trgrpo.common.findings import Finding, Level
 from verl_trgrpo.common.text import as_plain_yaml, as_yaml, did_you_mean, nearest, nearest_key
 from verl_trgrpo.data.prompts import TOOLS
-from verl_trgrpo.runs.compose import flat, selected
-from verl_trgrpo.runs.keys import LOSS, MANAGER, MANAGER_OPTIONS, OLD_SECTIONS, SHAPING, place_of
+from verl_trgrpo.runs.compose import selected
+from verl_trgrpo.runs.keys import LOSS, MANAGER, MANAGER_OPTIONS, OLD_SECTIONS, SHAPING, flat, place_of
 from verl_trgrpo.tasks.registry import known_agent_loops
 
 # A section that takes any key.
@@ -101,7 +101,7 @@ def section_findings(view: RunView) -> list[Finding]:
     """Check that no key of veRL's was deleted and that no section was replaced by another value."""
     deleted = [word[1:].partition("=")[0] for word in view.run.arguments if word.startswith("~")]
     findings = [
-        Finding.error(key, f"~{key}: veRL reads this key; set it to another value instead")
+        Finding.error(key, f"~{key}: veRL reads this key; set {key} to another value")
         for key in deleted
         if selected(view.defaults, key) is not None
     ]
@@ -162,7 +162,7 @@ def _unknown_finding(key: str, names: set[str], places: list[str]) -> Finding:
     section, dot, _ = key.rpartition(".")
     known = [*(f"{section}{dot}{name}" for name in names), *places]
     meant = place_of(key, known) or nearest_key(key, known)
-    fix = f"did you mean {meant}?" if meant else "remove it"
+    fix = f"did you mean {meant}?" if meant else f"remove {key}"
     return Finding.error(key, f"{key}: unknown key; {fix} (+{key}=... on the command line adds it)")
 
 
@@ -174,9 +174,7 @@ def _unread_findings(config: DictConfig, defaults: DictConfig) -> list[Finding]:
             decides = (
                 key.partition(".")[0] in OLD_SECTIONS
             )  # the run would optimise another reward than the one asked for
-            reason = (
-                f"veRL's trainer does not read it{', and takes another reward' if decides else ''}; set {place}{plus}"
-            )
+            reason = f"veRL's trainer does not read this key{', and takes another reward' if decides else ''}; set {place}{plus}"
             level = Level.ERROR if decides else Level.WARNING
             findings.append(Finding(level, key, f"{key}={as_plain_yaml(value)}: {reason}"))
     read = [loop.section for loop in known_agent_loops().values() if loop.section]
@@ -185,7 +183,7 @@ def _unread_findings(config: DictConfig, defaults: DictConfig) -> list[Finding]:
         if meant and name not in read:
             key = f"{_CUSTOM}.{name}"
             findings.append(
-                Finding.warning(key, f"{key}: this package does not read it; did you mean {_CUSTOM}.{meant}?")
+                Finding.warning(key, f"{key}: this package does not read this section; did you mean {_CUSTOM}.{meant}?")
             )
     return findings
 
@@ -240,7 +238,9 @@ def type_findings(view: RunView) -> list[Finding]:
             value = OmegaConf.to_container(value, resolve=True) if OmegaConf.is_config(value) else value
         except OmegaConfBaseException as error:
             reason = str(error).splitlines()[0]
-            findings.append(Finding.error(key, f"{key}={node._value()}: cannot be resolved ({reason}); correct it"))
+            findings.append(
+                Finding.error(key, f"{key}={node._value()}: cannot be resolved ({reason}); correct the value")
+            )
             continue
         if found := _type_finding(key, hint, value, default) or _name_finding(config, key, value, default):
             findings.append(found)

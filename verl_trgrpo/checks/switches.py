@@ -11,12 +11,12 @@ from verl_trgrpo.checks.tables import Switch
 # Estimators that take no standard deviation, or always the same one, and those that do not discount.
 _WITHOUT_STD = (
     "gae", "remax", "rloo", "rloo_vectorized", "opo", "gpg", "reinforce_plus_plus", "reinforce_plus_plus_baseline",
-    "optimal_token_baseline", "tir_optimal_token_baseline", "reinforce_rej", "w_reinforce",
+    "optimal_token_baseline", "tir_optimal_token_baseline", "reinforce_rej", "w_reinforce", "raft", "maxrl",
 )  # fmt: skip
 _WITHOUT_DISCOUNT = (
     "grpo", "grpo_vectorized", "grpo_passk", "gdpo", "remax", "rloo", "rloo_vectorized", "opo", "gpg",
     "reinforce_plus_plus_baseline", "optimal_token_baseline", "tir_optimal_token_baseline", "tr_grpo", "reinforce_rej", "ha_dw",
-    "w_reinforce",
+    "w_reinforce", "raft", "maxrl",
 )  # fmt: skip
 # Losses without a clip range, and those with one that do not clip a second time.
 _WITHOUT_CLIP = ("gpg", "kl_cov", "dro", "sapo")
@@ -125,7 +125,8 @@ SWITCHES = {
         "it shares the GPUs of the policy"),
     "sandbox": Switch(
         "reward.sandbox_fusion.*", "reward.sandbox_fusion.url not in (None, '') and reward_function.path in (None, '')",
-        "only veRL's own rewards use it, at an address; set <reward_function.path>=null <reward.sandbox_fusion.url>=ADDRESS"),
+        "only veRL's own rewards use a sandbox, at an address; set <reward_function.path>=null "
+        "<reward.sandbox_fusion.url>=ADDRESS"),
     "reward_function": Switch(
         "reward_function.name reward_function.reward_kwargs.*", "reward_function.path not in (None, '')",
         "; set <reward_function.path> to the function's file"),
@@ -138,7 +139,7 @@ SWITCHES = {
         "data.custom_cls.name", "data.custom_cls.path not in (None, '')", "; set <data.custom_cls.path> to the class's file"),
     "truncation": Switch(
         "data.truncation", "False",
-        "veRL does not read it: long prompts are dropped with filter_overlong_prompts=true, and cut on the left without",
+        "veRL does not read this key: long prompts are dropped with filter_overlong_prompts=true, and cut on the left without",
         off=("left",)),
     "data_seed": Switch("data.seed", "data.shuffle", "prompts keep the order of the files"),
     "filter_workers": Switch("data.filter_overlong_prompts_workers", "data.filter_overlong_prompts"),

@@ -156,7 +156,13 @@ class Condition(ast.NodeTransformer):
         tree = ast.parse(text, mode="eval")
         self.keys: dict[str, None] = {}
         self.remedy = _remedy(tree.body)
-        parts = tree.body.values if isinstance(tree.body, ast.BoolOp) and isinstance(tree.body.op, ast.And) else []
+        match tree.body:
+            case ast.BoolOp(op=ast.And(), values=parts):
+                pass
+            case ast.BoolOp(values=[first, *_]):  # of alternatives the remedy is that of the first
+                parts = [first]
+            case _:
+                parts = []
         self._parts = [Condition(ast.unparse(part)) for part in parts]
         self._code = compile(ast.fix_missing_locations(self.visit(tree)), text, "eval")
 
@@ -164,18 +170,18 @@ class Condition(ast.NodeTransformer):
         return eval(self._code, {"__builtins__": {}, "view": view})
 
     def unmet(self, view: RunView) -> list[Condition]:
-        """Return the parts of a conjunction that are not true; a condition of another form is one part."""
+        """Return the parts of a conjunction that are not true, and the first of several conditions that would do."""
         unmet = []
         with suppress(TypeError):  # of a part that relies on an earlier one, as in `0 < (len or 0) and len <= most`
             for part in self._parts:
                 if not part(view):
-                    unmet.append(part)
+                    unmet += part.unmet(view)
         return unmet or [self]
 
     def visit_Attribute(self, node: ast.Attribute) -> ast.expr:
         key = ast.unparse(node)
         if key.partition(".")[0] not in SECTIONS:
-            raise ValueError(f"{key}: is not below a known section; begin it with one of {', '.join(SECTIONS)}")
+            raise ValueError(f"{key}: is not below a known section; begin the key with one of {', '.join(SECTIONS)}")
         self.keys[full(key)] = None
         return ast.parse(f"view[{full(key)!r}]", mode="eval").body
 

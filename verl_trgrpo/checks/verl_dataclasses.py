@@ -154,9 +154,9 @@ def _reasons(error: BaseException) -> list[str]:
     messages = []
     for message in messages_of(error):
         if found := _UNEXPECTED.search(message):
-            fix = "remove it, or correct its name"
+            fix = "remove the key, or correct its name"
             if found["name"] in {option.name for option in fields(TokenWeighting)}:
-                fix = "it belongs to token weights: add a shaping, such as shaping=sigmoid, or remove it"
+                fix = "token weights have this option; add a shaping, such as shaping=sigmoid, or remove the key"
             message = f"{found['class']} has no option {found['name']!r}; {fix}"
         messages.append(f"{message} (at {place['key']})" if place else message)
     return messages

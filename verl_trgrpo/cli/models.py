@@ -8,6 +8,7 @@ from typing import Annotated
 
 import tyro
 
+from verl_trgrpo.cli.runs import RunOptions
 from verl_trgrpo.common.findings import Level, raise_invalid
 from verl_trgrpo.common.options import Options
 from verl_trgrpo.common.progress import interruptible
@@ -17,19 +18,15 @@ from verl_trgrpo.tasks.registry import DEFAULT_REWARD_KEY, DefaultReward
 
 
 @dataclass(frozen=True)
-class PreviewOptions(Options):
+class PreviewOptions(RunOptions, Options):
     """Select the configuration and how much to sample.
 
     Args:
-        config: recipe file, or name of a configuration, such as trgrpo_trainer.
-        overrides: Hydra overrides, all before or all after the options.
         prompts: number of training prompts.
         samples: responses to each prompt.
         reward: data source whose reward scores the rows whose own data source has none.
     """
 
-    config: tyro.conf.Positional[str]
-    overrides: tyro.conf.Positional[tuple[str, ...]] = ()
     prompts: Annotated[int, "[1, inf)"] = 4
     samples: Annotated[int, "[1, inf)"] = 4
     reward: DefaultReward | None = None
@@ -50,7 +47,8 @@ def preview(options: PreviewOptions) -> int:
     from verl_trgrpo.launch.train import compose_here
 
     chosen = (f"++{DEFAULT_REWARD_KEY}={options.reward}",) if options.reward else ()
-    run = compose_here(options.config, options.overrides + chosen)
+    source, overrides = options.configuration()
+    run = compose_here(source, overrides + chosen)
     from verl_trgrpo.checks.check import check
     from verl_trgrpo.evaluation import preview
 

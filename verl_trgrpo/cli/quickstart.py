@@ -64,7 +64,8 @@ def train_demonstration(
     user win over `more`. examples/ outside the package trains so, too.
     """
     from verl_trgrpo.cli.runs import train_run
-    from verl_trgrpo.runs.compose import chosen_value, run_overrides
+    from verl_trgrpo.runs.compose import run_overrides
+    from verl_trgrpo.runs.overrides import chosen_value
 
     note(f"model: {model}")
     data, algorithm = (out / "data").resolve(), chosen_value(options.overrides, "algorithm") or "tr_grpo"

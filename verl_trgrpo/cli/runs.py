@@ -16,29 +16,38 @@ from verl_trgrpo.runs.metrics import read_steps
 
 
 @dataclass(frozen=True)
-class TrainOptions:
+class RunOptions:
     """Select the configuration.
 
     Args:
-        overrides: Hydra overrides, all before or all after the options.
-        config_name: name of the configuration.
-        recipe: recipe file, in place of --config-name.
+        config: recipe file, or name of a configuration.
+        overrides: Hydra overrides, KEY=VALUE or ~KEY, all before or all after the options.
     """
 
+    config: tyro.conf.Positional[str] = DEFAULT_CONFIG
     overrides: tyro.conf.Positional[tuple[str, ...]] = ()
-    config_name: str = DEFAULT_CONFIG
-    recipe: Path | None = None
 
-    def __post_init__(self) -> None:
-        if files := [word for word in self.overrides if word.endswith((".yaml", ".yml")) and "=" not in word]:
-            raise ValueError(f"{files[0]} is a file, not an override; give it with --recipe {files[0]}")
+    def configuration(self) -> tuple[str, tuple[str, ...]]:
+        """Return the configuration, the default one if all words are overrides, and the overrides.
+
+        Raises:
+            ValueError: two words are not overrides.
+        """
+        words = (self.config, *self.overrides)
+        overrides = tuple(word for word in words if "=" in word or word.startswith("~"))
+        others = [word for word in words if word not in overrides] or [DEFAULT_CONFIG]
+        if len(others) > 1:
+            raise ValueError(
+                f"{' and '.join(others)} are {len(others)} configurations; give one, and overrides as KEY=VALUE"
+            )
+        return others[0], overrides
 
 
-def train(options: TrainOptions) -> int:
+def train(options: RunOptions) -> int:
     """Train with veRL; OVERRIDES are those of python -m verl.trainer.main_ppo.
 
     examples:
-      verl-trgrpo train --recipe recipes/knights_and_knaves/qwen2.5-3b-instruct.yaml algorithm=grpo
+      verl-trgrpo train recipes/knights_and_knaves/qwen2.5-3b-instruct.yaml algorithm=grpo
       verl-trgrpo train data.train_files=train.parquet data.val_files=test.parquet \\
           actor_rollout_ref.model.path=Qwen/Qwen2.5-3B-Instruct trainer.n_gpus_per_node=8 \\
           data.train_batch_size=256 actor_rollout_ref.actor.ppo_mini_batch_size=64 \\
@@ -51,7 +60,8 @@ def train(options: TrainOptions) -> int:
       curves.png, config.yaml and run.json.
       The same command resumes from the latest checkpoint; trainer.resume_mode=disable starts over.
     """
-    train_run(options.overrides, options.recipe or options.config_name)
+    source, overrides = options.configuration()
+    train_run(overrides, source)
     return 0
 
 
@@ -87,18 +97,14 @@ def train_run(overrides: Sequence[str], source: str | Path, title: str | None = 
 
 
 @dataclass(frozen=True)
-class ValidateOptions:
+class ValidateOptions(RunOptions):
     """Select the configuration and what to print.
 
     Args:
-        config: recipe file, or name of a configuration, such as trgrpo_trainer.
-        overrides: Hydra overrides, all before or all after the options.
         show: also print where the configuration differs from veRL's defaults, and the number of steps.
         no_files: report missing data and model files as "not checked", for machines that do not have them.
     """
 
-    config: tyro.conf.Positional[str]
-    overrides: tyro.conf.Positional[tuple[str, ...]] = ()
     show: bool = False
     no_files: bool = False
 
@@ -123,7 +129,7 @@ def validate(options: ValidateOptions) -> int:
     from verl_trgrpo.checks import check
     from verl_trgrpo.runs.compose import compose
 
-    composed, need_files = compose(options.config, options.overrides), not options.no_files
+    composed, need_files = compose(*options.configuration()), not options.no_files
     early = [finding for finding in check.early_findings(composed, need_files) if finding.level is Level.ERROR]
     if early:
         lines = [*(f"error: {finding.message}" for finding in early), "checking the rest ..."]

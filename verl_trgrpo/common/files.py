@@ -45,13 +45,15 @@ def json_lines(path: Path) -> Iterator[tuple[int, Any]]:
     """
     number = 0
     # As bytes: only "\n" ends a line, while text files break at other characters that JSON allows in a string.
-    with open_foreign(real_path(path)) as packed, gzip.open(packed) if path.suffix == ".gz" else packed as file:
+    with open_foreign(real_path(path)) as packed, gzip.open(packed) if path.suffix.lower() == ".gz" else packed as file:
         try:
             for number, line in enumerate(lines_of(file, path), start=1):
                 if line.strip():
                     yield number, json.loads(line)
         except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-            raise ValueError(f"{path} is a damaged gzip file ({error}) after line {number}; get it again") from error
+            raise ValueError(
+                f"{path} is a damaged gzip file ({error}) after line {number}; get the file again"
+            ) from error
         except ForeignFileError:
             raise
         except (ValueError, RecursionError) as error:
@@ -112,7 +114,7 @@ def directory_lock(directory: Path, owned: Owned = lambda _: ()) -> Iterator[Pat
     check_no_circle(directory)
     if target.exists() and not target.is_dir():
         raise ValueError(f"{directory} is no directory, but a file, pipe or device; name a directory")
-    busy = f"another process ({{holder}}) is building {directory}; wait for it or stop it"
+    busy = f"another process ({{holder}}) is building {directory}; wait for its end, or stop the process"
     with contextlib.ExitStack() as held:
         try:
             target.parent.mkdir(parents=True, exist_ok=True)
@@ -122,7 +124,9 @@ def directory_lock(directory: Path, owned: Owned = lambda _: ()) -> Iterator[Pat
         old = _beside(target, "old")
         if os.path.lexists(old):
             if not _is_left_over(old, owned):
-                raise ValueError(f"{old} was not left by an earlier build of {directory}; look at it and move it away")
+                raise ValueError(
+                    f"{old} was not left by an earlier build of {directory}; look inside, then move this directory away"
+                )
             _settle(target, owned)
         yield target
 
@@ -145,7 +149,9 @@ def staged_directory(directory: Path, owned: Owned = lambda _: ()) -> Iterator[P
         stage = building / _STAGE
         if os.path.lexists(building):
             if not _is_own(building) or any(path.name != _STAGE for path in building.iterdir()):
-                raise ValueError(f"{building} was not left by an earlier build; look at it and move it away")
+                raise ValueError(
+                    f"{building} was not left by an earlier build; look inside, then move this directory away"
+                )
             _remove(building)
         stage.mkdir(parents=True)
         old, moved = _beside(target, "old"), False
@@ -154,7 +160,9 @@ def staged_directory(directory: Path, owned: Owned = lambda _: ()) -> Iterator[P
             if target.exists():
                 shutil.copymode(target, stage)
                 if os.path.lexists(old):
-                    raise ValueError(f"{old} appeared while {directory} was built; look at it and move it away")
+                    raise ValueError(
+                        f"{old} appeared while {directory} was built; look inside, then move this directory away"
+                    )
                 target.rename(old)
                 moved = True
             stage.rename(target)
@@ -235,7 +243,9 @@ def lock(path: Path, busy: str) -> Iterator[int]:
     try:
         holder = os.pread(descriptor, 64, 0).strip()
         if holder and not holder.isdigit():
-            raise ValueError(f"{path} is not a lock: it holds something else; look at it and move it away")
+            raise ValueError(
+                f"{path} is not a lock: the file holds something else; look inside, then move this file away"
+            )
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -255,7 +265,7 @@ def check_no_circle(directory: Path) -> None:
         directory.stat()
     except OSError as error:
         if error.errno == errno.ELOOP:
-            raise ValueError(f"{directory} is a link that leads to itself; remove it") from error
+            raise ValueError(f"{directory} is a link that leads to itself; remove the link") from error
 
 
 def open_plain(path: Path, flags: int = 0) -> int:
@@ -265,7 +275,7 @@ def open_plain(path: Path, flags: int = 0) -> int:
         ValueError: it is a link, has a second name, or is not a regular file: writing to it would change a file elsewhere.
         OSError: it cannot be opened.
     """
-    refusal = f"{path} is a link or no regular file; remove it"
+    refusal = f"{path} is a link or no regular file; remove the entry"
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | flags, 0o644)
     except OSError as error:

@@ -55,7 +55,9 @@ def open_foreign(path: Path, limit: int | None = None) -> BinaryIO:
     except (OSError, ValueError) as error:  # a ValueError for characters that no name may have
         if getattr(error, "errno", None) != errno.ELOOP:
             reason = error.strerror if isinstance(error, OSError) else str(error)
-            raise ForeignFileError(f"{path} cannot be opened ({reason}); restore it or change its rights") from error
+            raise ForeignFileError(
+                f"{path} cannot be opened ({reason}); restore the file or change its rights"
+            ) from error
         target, snapshots = real_path(path), real_path(path).parent.parent / "snapshots"
         if target.parent.name == "blobs" and real_path(Path(path).parent).is_relative_to(snapshots):
             return open_foreign(target, limit)
@@ -65,7 +67,7 @@ def open_foreign(path: Path, limit: int | None = None) -> BinaryIO:
     if not stat.S_ISREG(status.st_mode):
         problem = "is no regular file; put a file in its place"
     elif limit is not None and status.st_size > limit:
-        problem = f"has {status.st_size:,} bytes, more than the {limit:,} that such a file may have; restore it"
+        problem = f"has {status.st_size:,} bytes, more than the {limit:,} that such a file may have; restore the file"
     if problem:
         os.close(descriptor)
         raise ForeignFileError(f"{path} {problem}")
@@ -87,9 +89,9 @@ def read_foreign(path: Path, limit: int = RECORD_LIMIT) -> bytes:
         try:
             content = file.read(limit + 1)
         except OSError as error:
-            raise ForeignFileError(f"{path} cannot be read ({error.strerror}); restore it") from error
+            raise ForeignFileError(f"{path} cannot be read ({error.strerror}); restore the file") from error
     if len(content) > limit:
-        raise ForeignFileError(f"{path} has more than {limit:,} bytes; restore it")
+        raise ForeignFileError(f"{path} has more than {limit:,} bytes; restore the file")
     return content
 
 
@@ -103,7 +105,7 @@ def read_foreign_json(path: Path, limit: int = RECORD_LIMIT) -> Any:
     try:
         return json.loads(content)
     except (ValueError, RecursionError) as error:
-        raise ForeignFileError(f"{path} is damaged ({error}); restore or remove it") from error
+        raise ForeignFileError(f"{path} is damaged ({error}); restore or remove the file") from error
 
 
 def load_yaml(path: Path) -> Any:
@@ -136,7 +138,7 @@ def lines_of(file: BinaryIO | gzip.GzipFile, path: Path, limit: int = LINE_LIMIT
     while line := file.readline(limit + 1):
         number += 1
         if len(line) > limit:
-            raise ForeignFileError(f"{path}, line {number}: it has more than {limit:,} bytes; split or remove it")
+            raise ForeignFileError(f"{path}, line {number}: it has more than {limit:,} bytes; split or remove the line")
         yield line
 
 

@@ -9,7 +9,7 @@ import os
 import shlex
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar, TypeVar, get_args, get_type_hints
+from typing import Annotated, Any, ClassVar, TypeVar, get_args, get_type_hints
 
 from verl_trgrpo.common.findings import raise_invalid, range_errors
 from verl_trgrpo.common.secrets import without_passwords
@@ -81,6 +81,8 @@ def parse_options(
     has_fields = bool(dataclasses.fields(options_class))  # type: ignore[arg-type]
     # An annotation that is a string belongs to the module of its class, which is not that of a class that inherits the field.
     hints = get_type_hints(options_class, include_extras=True)
+    for field in dataclasses.fields(options_class):  # type: ignore[arg-type]
+        hints[field.name] = Annotated[hints[field.name], tyro.conf.arg(help_behavior_hint=_default_text(field))]
     options_class.__init__.__annotations__.update(hints)  # type: ignore[misc]
     return tyro.cli(
         functools.partial(options_class) if has_fields else options_class,
@@ -89,6 +91,16 @@ def parse_options(
         args=argv,
         config=(tyro.conf.FlagCreatePairsOff, tyro.conf.DisallowNone, tyro.conf.PositionalMetavarFromFieldName),
     )
+
+
+def _default_text(field: dataclasses.Field[Any]) -> str:
+    """Return what the help says of a field's default: as a user types it."""
+    if field.default is dataclasses.MISSING:
+        return "(required)"
+    empty = field.default is None or field.default is False
+    words = field.default if isinstance(field.default, tuple) else () if empty else (field.default,)
+    shown = " ".join(map(str, words))
+    return f"(default: {shown})" if shown else "(optional)"
 
 
 def exit_code(program: Callable[[], int]) -> int:

@@ -19,7 +19,7 @@ _SECRET = re.compile(
     re.IGNORECASE,
 )
 _REMEDY = (
-    "leave it out, and give it in the environment: VERL_TRGRPO_SEARCH_TOKEN for search servers, HTTPS_PROXY, HF_TOKEN, "
+    "put the secret into the environment instead: VERL_TRGRPO_SEARCH_TOKEN for search servers, HTTPS_PROXY, HF_TOKEN, "
     "WANDB_API_KEY or MLFLOW_TRACKING_PASSWORD for those services"
 )
 

@@ -114,12 +114,13 @@ _OF_MANY = ("enable", "enabled", "name", "path", "type")
 def nearest_key(key: str, known: Iterable[str]) -> str:
     """Return the dotted key that was probably meant, or "".
 
-    A similar last part in the same section is preferred to the same last part in another section, to a similar key.
+    A last part in the same section, written a little differently, is preferred to the same last part in another section, to a
+    similar key. ``tool_path`` is not ``model_path`` written differently: every word has to be similar.
     """
     section, _, name = key.rpartition(".")
     known = list(known)
     here = {other.rpartition(".")[2]: other for other in known if other.rpartition(".")[0] == section}
-    if near := nearest(name, here, cutoff=0.7):
+    if near := nearest(name, [other for other in here if _same_words(name, other)], cutoff=0.7):
         return here[near]
     elsewhere = [other for other in known if other.rpartition(".")[2] == name and name not in _OF_MANY]
     if elsewhere:
@@ -127,6 +128,15 @@ def nearest_key(key: str, known: Iterable[str]) -> str:
         return min(inside or elsewhere, key=len)
     others = [other for other in known if other.rpartition(".")[0] != section]
     return nearest(key, others, cutoff=0.85)
+
+
+def _same_words(name: str, other: str) -> bool:
+    """Return True if each word of one name is similar to one of the other, or both are similar when written as one word."""
+    words, others = name.split("_"), other.split("_")
+    if len(words) > len(others):
+        words, others = others, words
+    joined = bool(nearest(name.replace("_", ""), [other.replace("_", "")], cutoff=0.85))
+    return all(nearest(word, others, cutoff=0.6) for word in words) and (joined or len(words) == len(others))
 
 
 def text_table(rows: Sequence[Sequence[str]], header: Sequence[str], align: str) -> str:

@@ -79,7 +79,7 @@ def typed(schema: type[Read], content: object, where: str | Path) -> Read:
     except RecursionError:
         found = {"content": ": nested too deeply"}
     shown = "; ".join(f"{shorten(name)[1:-1] or 'content'}{what}" for name, what in list(found.items())[:_MOST_SHOWN])
-    raise ForeignFileError(f"{where} is damaged ({shown}); correct, restore or remove it")
+    raise ForeignFileError(f"{where} is damaged ({shown}); correct, restore or remove the file")
 
 
 def read_typed(path: Path, schema: type[Read], mark: str = "") -> Read:
@@ -103,7 +103,9 @@ def typed_line(schema: type[Read], line: bytes, where: str) -> Read:
     try:
         content = json.loads(line)
     except (ValueError, RecursionError) as error:
-        raise ForeignFileError(f"{where} is damaged ({shorten(line, 60)}: {error}); correct or remove it") from error
+        raise ForeignFileError(
+            f"{where} is damaged ({shorten(line, 60)}: {error}); correct or remove the line"
+        ) from error
     return typed(schema, content, where)
 
 

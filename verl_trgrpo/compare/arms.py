@@ -92,7 +92,7 @@ def read_runs(arguments: Sequence[str]) -> list[Run]:
     for run in runs:
         other = names.setdefault(run.name if run.seed is not None else str(run.path), run.path)
         if other is not run.path:
-            messages.append(f"{other} and {run.path} are both {run.name}; rename one of them, as ARM-seedN")
+            messages.append(f"{other} and {run.path} are both {run.name}; rename one of the two, as ARM-seedN")
     raise_invalid(messages)
     return runs
 
@@ -102,6 +102,8 @@ def _search(path: Path, depth: int) -> Iterator[Run]:
     if run := read_run(path):
         yield run
     elif depth and path.is_dir():
+        if read_record(path, needed=False).content():  # a training that ended before its first step
+            logger.warning("%s has no metrics and is left out; continue or remove the run", path)
         for child in sorted(path.iterdir()):
             if child.is_symlink() and child.is_dir():
                 logger.warning("%s is a link and not searched; name what it leads to", child)

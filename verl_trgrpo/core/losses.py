@@ -72,7 +72,9 @@ class TokenWeighting:
             if getattr(self, name) not in choices
         ]
         if not isinstance(self.shaping, Shaping):
-            messages.append(f"shaping={self.shaping!r} is not a Shaping; build it with make_shaping(name, ...)")
+            messages.append(
+                f"shaping={self.shaping!r} is not a Shaping; build the shaping with make_shaping(name, ...)"
+            )
         elif self.kl == "literal" and self.shaping.bounds[0] <= 0:
             messages.append(
                 f"kl='literal' takes log(w), but shaping {self.shaping} may give the weight 0; "
@@ -82,12 +84,12 @@ class TokenWeighting:
             if "probs" not in self.shaping.inputs:
                 messages.append(
                     f"prob_source='old' has no effect: shaping {self.shaping} takes {', '.join(self.shaping.inputs)}, not probs; "
-                    "set it to 'current'"
+                    "set prob_source='current'"
                 )
             elif "old_probs" in self.shaping.inputs:
                 messages.append(
-                    f"prob_source='old': shaping {self.shaping} compares probs with old_probs, which would be equal; set it to "
-                    "'current'"
+                    f"prob_source='old': shaping {self.shaping} compares probs with old_probs, which would be equal; set "
+                    "prob_source='current'"
                 )
         raise_invalid(messages)
 
@@ -137,6 +139,8 @@ def compute_policy_loss(
     entropy: torch.Tensor | None = None,
     ref_log_prob: torch.Tensor | None = None,
     success_rate: torch.Tensor | None = None,
+    rollout_log_prob: torch.Tensor | None = None,
+    responses: torch.Tensor | None = None,
     **global_batch_info: Any,
 ) -> PolicyLoss:
     """Compute a token-weighted policy loss and its metrics.
@@ -166,6 +170,8 @@ def compute_policy_loss(
         entropy: (batch, response_length) entropy of pi_theta at each position in nats, for what takes it.
         ref_log_prob: (batch, response_length) log pi_ref of the same tokens, for shapings that take it.
         success_rate: (batch, response_length) share of right responses in the group, for shapings that take it.
+        rollout_log_prob: (batch, response_length) log-probabilities of the rollout engine, for shapings that take them.
+        responses: (batch, response_length) ids of the tokens, for shapings that take them.
         **global_batch_info: counts over micro-batches and ranks, passed on to ``aggregate_loss``.
 
     Returns:
@@ -178,7 +184,7 @@ def compute_policy_loss(
     if surrogate not in _SURROGATES:
         raise ValueError(f"surrogate={surrogate!r} is unknown; choose {' or '.join(_SURROGATES)}")
     if clip.high_entropy is not None and surrogate != "aspo":
-        raise ValueError(f"high_entropy_clip is for surrogate='aspo', not {surrogate!r}; set it to None")
+        raise ValueError(f"high_entropy_clip is for surrogate='aspo', not {surrogate!r}; set high_entropy_clip=None")
     tokens = Tokens.of_batch(
         log_prob,
         old_log_prob=old_log_prob,
@@ -187,12 +193,16 @@ def compute_policy_loss(
         entropy=entropy,
         ref_log_prob=ref_log_prob,
         success_rate=success_rate,
+        rollout_log_prob=rollout_log_prob,
+        responses=responses,
     )
     valid, log_ratio, advantages = tokens.valid, tokens.log_ratio, tokens.advantages
     high_entropy = clip.high_entropy.applies(tokens) if clip.high_entropy else None
     with torch.no_grad():
         weights = weighting.shaping.weigh(tokens, weighting.prob_source)
         sums = weight_sums(tokens, weights, weighting.shaping.bounds)
+        if high_entropy is not None and tokens.entropy is not None:
+            weights = weights.masked_fill(~tokens.entropy.isfinite(), torch.nan)
         # What is no longer needed should not count into the peak memory.
         del tokens
         weights = weighting.normalized(weights, valid)

@@ -174,10 +174,6 @@ class BoundedTokenizer:
         """Return the text of token ids."""
         return str(self._ask("call", "decode", [*map(int, token_ids)], options))
 
-    def pieces(self, token_ids: Iterable[int]) -> list[str]:
-        """Return the string that each token adds to those before; a character of several tokens comes with its last one."""
-        return [*map(str, self._ask("pieces", [*map(int, token_ids)]))]
-
     def encode(self, text: str, **options: Any) -> list[int]:
         """Return the token ids of a text."""
         return [*map(int, self._ask("call", "encode", text, options))]
@@ -215,7 +211,7 @@ class RolloutPrompts:
             self._model["tokenizer"] = _downloaded(name)
             has_template = ask_model("open", self._model)
         except (ValueError, OSError, TimeoutError) as error:
-            raise ValueError(f"tokenizer={name} cannot be loaded ({first_line(error)}); check it") from error
+            raise ValueError(f"tokenizer={name} cannot be loaded ({first_line(error)}); check the directory") from error
         if not has_template:
             raise ValueError(f"tokenizer={name} has no chat template; give that of an instruction-tuned model")
         self.tokenizer = BoundedTokenizer(self._model)
@@ -358,7 +354,7 @@ def tool_schemas(config: DictConfig, section: str) -> list[dict[str, Any]] | Non
         found = [OpenAIFunctionToolSchema.model_validate(schema) for schema in schemas if schema is not None]
     except Exception as error:  # pydantic's, or those of another structure
         raise InvalidInputError(
-            [f"{key}={file}: has no tools that veRL can read ({first_line(error)}); correct it"]
+            [f"{key}={file}: has no tools that veRL can read ({first_line(error)}); correct the file"]
         ) from error
     if None in schemas:
         raise ValueError(f"{key}={file}: a tool has its schema in Python code, which is not executed here")
@@ -372,7 +368,7 @@ def _read_yaml(config: DictConfig, key: str) -> Any:
     try:
         return OmegaConf.to_container(load_yaml(Path(resolve_config_path(file))), resolve=False)
     except Exception as error:  # YAML, OmegaConf and the file system raise many types
-        raise InvalidInputError([f"{key}={file}: cannot be read ({first_line(error)}); correct it"]) from error
+        raise InvalidInputError([f"{key}={file}: cannot be read ({first_line(error)}); correct the file"]) from error
 
 
 def _expanded(name: Any) -> str:

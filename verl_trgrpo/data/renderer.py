@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import logging
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
@@ -147,21 +147,6 @@ def _vocabulary(model: Mapping[str, Any]) -> dict[str, Any]:
     return {"highest": max(tokenizer.get_vocab().values(), default=-1), "has_template": bool(tokenizer.chat_template)}
 
 
-def token_pieces(tokenizer: Any, ids: Sequence[int]) -> list[str]:
-    """Return the string that each token adds to those before; a character of several tokens comes with its last one."""
-    texts, done = [], 0
-    for end in range(1, len(ids) + 1):
-        # A few tokens of context: some tokenizers drop a space at the beginning of a text.
-        context = tokenizer.decode(ids[max(0, done - 4) : done])
-        text = tokenizer.decode(ids[max(0, done - 4) : end])[len(context) :]
-        if text.endswith("\ufffd") and end < len(ids):
-            texts.append("")
-            continue
-        texts.append(text)
-        done = end
-    return texts
-
-
 def _call(model: Mapping[str, Any], method: str, argument: Any, options: dict[str, Any]) -> Any:
     return getattr(_renderer(model).tokenizer, method)(argument, **options)
 
@@ -173,7 +158,6 @@ QUESTIONS: dict[str, Callable[..., Any]] = {
     "tokens": partial(_rendered, list),
     "lengths": partial(_rendered, len),
     "call": _call,
-    "pieces": lambda model, token_ids: token_pieces(_renderer(model).tokenizer, token_ids),
     "end token": lambda model: _renderer(model).tokenizer.eos_token_id,
     "context": lambda model: getattr(_config(model), "max_position_embeddings", None),
     "linear modules": _linear_modules,

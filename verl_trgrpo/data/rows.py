@@ -17,7 +17,9 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import unicodedata
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -62,6 +64,11 @@ CHAT_TAGS = (
 )  # fmt: skip
 
 _MAX_REPORTED = 5
+
+_QUOTED = re.compile(r"""'((?:[^'\\]|\\.)+)'|"((?:[^"\\]|\\.)+)\"""")
+_LIST_AS_TEXT = re.compile(
+    rf"\s*\[\s*(?:{_QUOTED.pattern})(?:(?:\s*,\s*|\s+)(?:{_QUOTED.pattern}))*\s*,?\s*\]\s*", re.DOTALL
+)
 
 
 # Columns
@@ -149,7 +156,7 @@ def check_fetched(path: Path) -> None:
     """Raise an UnreadableFileError if a file is the pointer that Git leaves in place of a large file."""
     with open_foreign(real_path(path)) as file:
         if file.read(32).startswith(b"version https://git-lfs"):
-            raise UnreadableFileError(f"{path} is a pointer of Git LFS, not the file; get it with `git lfs pull`")
+            raise UnreadableFileError(f"{path} is a pointer of Git LFS, not the file; get the file with `git lfs pull`")
 
 
 @contextmanager
@@ -162,13 +169,28 @@ def naming_damage(path: Path) -> Iterator[None]:
     except UnreadableFileError:
         raise
     except (pa.ArrowException, OSError, ValueError, OverflowError) as error:
-        raise UnreadableFileError(f"{path} is damaged ({first_line(error)}); get it again") from error
+        raise UnreadableFileError(f"{path} is damaged ({first_line(error)}); get the file again") from error
 
 
 def ground_truth_of(row: RawRow) -> Any:
     """Return a row's ground truth, or None."""
     reward_model = row.get("reward_model")
     return reward_model.get("ground_truth") if isinstance(reward_model, Mapping) else None
+
+
+def listed(text: str) -> list[str] | None:
+    r"""Return the strings of a list that was written as text, as Python, NumPy or JSON write one; None for other text.
+
+    Backslashes are LaTeX's where they are not doubled throughout.
+
+    >>> listed("['2916']"), listed("['\\frac12' \"1/2\"]"), listed("[1, 2]")
+    (['2916'], ['\\frac12', '1/2'], None)
+    """
+    if not _LIST_AS_TEXT.fullmatch(text):
+        return None
+    items = [match[1] or match[2] for match in _QUOTED.finditer(text)]
+    escaped = all(re.fullmatch(r"(?:[^\\]|\\[\\'\"])*", item) for item in items)
+    return [re.sub(r"\\(.)", r"\1", item) if escaped else item for item in items]
 
 
 def extra_info_of(row: RawRow) -> Mapping[str, Any]:
@@ -189,8 +211,8 @@ def display_names(paths: Sequence[Path]) -> dict[Path, str]:
 def file_problems(paths: Sequence[Path]) -> list[str]:
     """Return a message for each path that is not a file, and one for files that are given twice."""
     messages = [f"{path} is not a file; check the path" for path in dict.fromkeys(paths) if not path.is_file()]
-    twice = len({path.resolve() for path in paths}) < len(paths)
-    return [*messages, *(["a file is given twice; name each file once"] if twice else [])]
+    twice = [path for path, count in Counter(path.resolve() for path in paths).items() if count > 1]
+    return [*messages, *(f"{path} is given twice; name each file once" for path in twice)]
 
 
 # Checks
@@ -245,10 +267,14 @@ def tag_findings(row: RawRow, where: str) -> Iterator[Finding]:
         return
     content = "\n".join(message["content"] for message in row["prompt"])
     if found := [tag for tag in CHAT_TAGS if tag in content]:
-        message = f"the prompt contains {', '.join(found)}; remove it, the chat template adds such tags a second time"
+        message = (
+            f"the prompt contains {', '.join(found)}; remove the tag, the chat template adds such tags a second time"
+        )
         yield Finding.error(where, message)
     if content.rstrip().endswith("<think>"):
-        yield Finding.error(where, "the prompt ends with an opened <think>, which belongs to the response; remove it")
+        yield Finding.error(
+            where, "the prompt ends with an opened <think>, which belongs to the response; remove the tag"
+        )
 
 
 def truth_findings(row: RawRow, where: str) -> Iterator[Finding]:
@@ -281,7 +307,7 @@ def reserved_findings(row: RawRow, where: str) -> Iterator[Finding]:
 
 def reserved_problem(key: str) -> str:
     """Return the message about a reserved key of a row's extra_info."""
-    return f"extra_info.{key} is what a rollout tells the reward, which ignores a row's; rename or drop it"
+    return f"extra_info.{key} is what a rollout tells the reward, which ignores a row's; rename or drop the field"
 
 
 def _is_blank(value: Any) -> bool:

@@ -1,24 +1,46 @@
-"""Read rows of public data files, each with its origin, and draw from them."""
+"""The door to public data files: which of a directory are read, their rows with their origin, and what is left out.
+
+Whatever a builder does not use is in its manifest: files and columns that it does not read, and rows that became none. What
+the user may not expect is a warning, too.
+"""
 
 import json
 import logging
+import os
 import random
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 from verl_trgrpo.common.files import json_lines
 from verl_trgrpo.common.foreign import JSON_LIMIT, is_entry, open_foreign, read_foreign, real_path
 from verl_trgrpo.common.text import first_line
 from verl_trgrpo.data.rows import extra_info_of
 from verl_trgrpo.data.verl_files import read_rows
+from verl_trgrpo.data.write import NOT_ASKED_FOR, counts
 
 FILE_TYPES = (".jsonl", ".jsonl.gz", ".json", ".parquet", ".arrow")
 
-# What `datasets` writes beside the rows.
-_DESCRIPTIONS = ("dataset_info.json", "state.json", "dataset_dict.json")
+# What stands beside the rows of public data and has none: descriptions, and the blobs of the hub's cache.
+_NO_DATA = re.compile(
+    r"(dataset_info|state|dataset_dict)\.json|(readme|licen[cs]e|citation|copying|notice)(\..*)?|.*\.(md|lock|py|bib)",
+    re.I,
+)
+_NO_DIRECTORIES = ("blobs", "refs", "__pycache__")
+# How deep files are looked for: a snapshot in the hub's cache is four directories below the cache.
+_DEPTH = 6
+
+# Columns that tell about a row and are part of neither question nor answer.
+DESCRIPTIVE = frozenset((
+    "id", "idx", "index", "number", "no", "uid", "uuid", "uniqueid", "questionid", "problemid", "exampleid", "year", "date",
+    "url", "link", "source", "sources", "datasource", "dataset", "origin", "license", "author", "level", "difficulty",
+    "grade", "subject", "subfield", "topic", "category", "domain", "type", "problemtype", "questiontype", "answertype",
+    "language", "split", "metadata", "meta", "extrainfo", "tags", "solution", "solutions", "rationale", "explanation",
+    "cot", "reasoning", "equation", "generatedsolution",
+))  # fmt: skip
+"""In the spelling of `plain_name`; other columns that a builder does not read are a warning."""
 
 _TEST_NAME = re.compile(r"(?<![a-z])(test|heldout|held_out|eval)(?![a-z])", re.IGNORECASE)
 # Sets that are for testing whatever the split is called, by the names of files and of directories that hold them.
@@ -28,6 +50,9 @@ _TEST_SET = re.compile(
 
 # A reason for dropping rows, in the manifest.
 NOT_DRAWN = "not drawn for the limit"
+UNUSABLE = "the row cannot be used"
+
+_MOST_SHOWN = 5
 
 _Item = TypeVar("_Item")
 
@@ -48,25 +73,80 @@ class Record:
         return f"{self.where}#{self.number}"
 
 
-def find_files(path: Path) -> list[Path]:
-    """Return `path` if it is a file, or the data files of that directory in order of their names.
+def plain_name(name: str) -> str:
+    """Return a name as names are compared: regardless of case, spaces, hyphens, underscores and dots."""
+    return re.sub(r"[\s_.-]", "", name).casefold()
+
+
+def stem_of(file: Path) -> str:
+    """Return the name of a data file without its ending; "" if it has none of the `FILE_TYPES`."""
+    return next((file.name[: -len(end)] for end in FILE_TYPES if file.name.lower().endswith(end)), "")
+
+
+@dataclass(frozen=True)
+class SourceFiles:
+    """The files of a source by the part of the data set that they hold, and the reasons for leaving out others."""
+
+    source: Path
+    parts: dict[str, list[Path]]
+    left_out: dict[str, str] = field(default_factory=dict)
+
+    def single(self) -> dict[str, Path]:
+        """Return the only file of each part. Raises a ValueError if one has two."""
+        for part, (one, *others) in self.parts.items():
+            if others:
+                raise ValueError(f"{one} and {others[0]} are both {part}; keep one of the two")
+        return {part: files[0] for part, files in self.parts.items()}
+
+    def unused(self, used: Iterable[Path]) -> dict[str, str]:
+        """Return the reasons for leaving out files by their place in the source, if those `used` are read."""
+        used = {*used}
+        others = [file for files in self.parts.values() for file in files if file not in used]
+        return self.left_out | {str(file.relative_to(self.source)): NOT_ASKED_FOR for file in others}
+
+
+def find_source_files(source: Path, out: Path, part_of: Callable[[Path], str], expected: str) -> SourceFiles:
+    """Return the data files of a directory or the one that `source` is, by part, and those of none.
+
+    Args:
+        source: a file, or a directory, which is searched with those below it.
+        out: directory of the data set to build, of which nothing is read.
+        part_of: returns the part of a file, given by its path in the directory, or "" if it belongs to none.
+        expected: the names that files may have, for messages.
 
     Raises:
-        ValueError: there is none, or its type is unknown.
+        ValueError: there is no file of any part, or the source is of an unknown type.
+        ForeignFileError: a file may not be read.
     """
-    endings = ", ".join(FILE_TYPES)
-    if path.is_dir():
-        files = sorted(data_entries(path.iterdir()))
-        if not files:
-            below = sorted(file.parent for file in path.glob("*/*") if file.is_file() and _is_data(file))
-            hint = f"; {below[0]} has some, give that" if below else ""
-            raise ValueError(f"{path} has no data files; expected files that end with {endings}{hint}")
-        return files
-    if not path.is_file():
-        raise ValueError(f"{path} does not exist; check the path")
-    if not _is_data(path):
-        raise ValueError(f"{path} has an unknown type; expected a file that ends with {endings}")
-    return [path]
+    if not source.exists():
+        raise ValueError(f"{source} does not exist; check the path")
+    if source.is_file() and not stem_of(source):
+        raise ValueError(f"{source} has an unknown type; expected a file that ends with {', '.join(FILE_TYPES)}")
+    parts: dict[str, list[Path]] = {}
+    left_out: dict[str, str] = {}
+    for file in [source] if source.is_file() else _files_below(source, out):
+        shown = file.name if source.is_file() else str(file.relative_to(source))
+        readable = stem_of(file) and (source.is_file() or is_entry(file))
+        if part := part_of(Path(shown)) if readable else "":
+            parts.setdefault(part, []).append(file)
+        else:
+            left_out[shown] = "belongs to no part of the data set" if stem_of(file) else "of a type that is not read"
+    if not parts:
+        found = f"; found {', '.join([*left_out][:5])}" if left_out else ""
+        raise ValueError(f"{source} has no data files of the data set{found}; expected {expected}")
+    return SourceFiles(source, parts, left_out)
+
+
+def _files_below(directory: Path, out: Path) -> Iterator[Path]:
+    """Yield the files in a directory and below it, in order, without hidden ones, descriptions and those of `out`."""
+    for here, below, names in os.walk(directory):
+        place = Path(here)
+        deep = len(place.relative_to(directory).parts) >= _DEPTH
+        kept = [name for name in below if not name.startswith(".") and name not in _NO_DIRECTORIES and not deep]
+        below[:] = sorted(name for name in kept if (place / name).resolve() != out.resolve())
+        for name in sorted(names):
+            if not name.startswith(".") and not _NO_DATA.fullmatch(name):
+                yield place / name
 
 
 def read_records(path: Path, where: str = "") -> Iterator[Record]:
@@ -79,10 +159,10 @@ def read_records(path: Path, where: str = "") -> Iterator[Record]:
     try:
         for number, row in _numbered_rows(path):
             if not isinstance(row, Mapping):
-                raise _malformed(where, number, f"it is of type {type(row).__name__}; expected an object")
+                raise ValueError(f"{where}, row {number}: it is of type {type(row).__name__}; expected an object")
             yield Record(row, where, number)
     except (OSError, json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise ValueError(f"cannot read {path} ({error}); check the path, or get it again") from error
+        raise ValueError(f"cannot read {path} ({error}); check the path, or get the file again") from error
 
 
 def load_hub(
@@ -109,14 +189,110 @@ def load_hub(
     return (Record(row, where, number) for number, row in enumerate(rows, start=1))
 
 
-def parse_records(records: Iterable[Record], parse: Callable[[Record], _Item]) -> Iterator[_Item]:
-    """Yield ``parse(record)`` for each record; a ValueError from `parse` is raised again with the row's number."""
+class LeftOutRowError(ValueError):
+    """A row is no part of the data set, which public data have; the message is the reason that the manifest counts."""
+
+
+class _Columns(Mapping[str, Any]):
+    """A row whose columns are found in any spelling of `plain_name`; it notes in `asked` those that are asked for."""
+
+    def __init__(self, row: Mapping[str, Any], asked: set[str]) -> None:
+        self._row, self._asked = row, asked
+        self._names: dict[str, Any] = {}
+        for name in row:
+            other = self._names.setdefault(plain_name(str(name)), name)
+            if other != name and not is_empty(row[name]):
+                if not is_empty(row[other]):
+                    raise ValueError(
+                        f"the columns {other} and {name} have one name in two spellings; rename one of the two"
+                    )
+                self._names[plain_name(str(name))] = name
+
+    def __getitem__(self, name: str) -> Any:
+        self._asked.add(name := plain_name(name))
+        return self._row[self._names[name]]
+
+    def __iter__(self) -> Iterator[str]:
+        return map(str, self._row)
+
+    def __len__(self) -> int:
+        return len(self._row)
+
+
+@dataclass(frozen=True)
+class Parsed(Generic[_Item]):
+    """What became of the rows of a source.
+
+    Args:
+        items: what `parse` made, in order.
+        dropped: by reason, the origins of the rows that became none.
+        unread: columns with values that no row was asked for.
+    """
+
+    items: list[_Item]
+    dropped: dict[str, list[str]]
+    unread: list[str]
+
+    def counts(self, kept: int, dropped: Mapping[str, int], only_as_written: int = 0) -> dict[str, Any]:
+        """Return the counts of the manifest; `dropped` are rows that were left out after they had been parsed."""
+        rows = {reason: len(origins) for reason, origins in self.dropped.items()}
+        found = counts(kept, {**dropped, **rows}, only_as_written)
+        unusable = self.dropped.get(UNUSABLE)
+        found |= {"rows_not_used": unusable} if unusable else {}
+        return found | ({"columns_not_read": self.unread} if self.unread else {})
+
+
+def parse_records(
+    records: Iterable[Record], parse: Callable[[Record], _Item], unneeded: Iterable[str] = ()
+) -> Parsed[_Item]:
+    """Return ``parse(record)`` for each record. A row for which it raises a ValueError is left out, with a warning.
+
+    Args:
+        records: rows of one or more files.
+        parse: it gets rows whose columns are found in any spelling of `plain_name`.
+        unneeded: columns that are no part of the rows, beside `DESCRIPTIVE`; others that `parse` does not ask for are a warning.
+
+    Raises:
+        ValueError: none of the rows of a file can be used; the message has the reason of the first.
+    """
+    items: list[_Item] = []
+    dropped: dict[str, list[str]] = {}
+    asked: set[str] = set()
+    filled: dict[str, str] = {}  # columns with values: their spelling by plain name
+    files: dict[str, list[str]] = {}  # what is wrong with rows, by the files that they are from
+    good: set[str] = set()
     for record in records:
+        wrong = files.setdefault(record.where, [])
+        filled |= {plain_name(str(name)): str(name) for name, value in record.row.items() if not is_empty(value)}
         try:
-            item = parse(record)
+            items.append(parse(Record(_Columns(record.row, asked), record.where, record.number)))
+            good.add(record.where)
         except ValueError as error:
-            raise _malformed(record.where, record.number, str(error)) from error
-        yield item
+            expected = isinstance(error, LeftOutRowError)
+            dropped.setdefault(str(error) if expected else UNUSABLE, []).append(record.origin)
+            wrong.append(f"{record.where}, row {record.number}: {error}")
+            if not expected and len(dropped[UNUSABLE]) <= _MOST_SHOWN:
+                logger.warning("%s; the row is left out, correct the row in a copy of the source", wrong[-1])
+    for where, wrong in files.items():
+        if where not in good:
+            raise ValueError(
+                f"{wrong[0]}; no row of {len(wrong)} can be used, correct {where} in a copy of the source, or remove {where}"
+            )
+    if (more := len(dropped.get(UNUSABLE, [])) - _MOST_SHOWN) > 0:
+        logger.warning("%d more rows are left out; the manifest names them", more)
+    unread = [shown for name, shown in filled.items() if name not in asked]
+    missed = [each for each in unread if plain_name(each) not in {*DESCRIPTIVE, *map(plain_name, unneeded)}]
+    if missed:
+        names = ", ".join(files), ", ".join(missed)
+        logger.warning("%s: columns that are not read: %s; make sure that the prompts do not need them", *names)
+    return Parsed(items, dropped, unread)
+
+
+def is_empty(value: Any) -> bool:
+    """Return whether a value of a row says nothing: null, blank, or a list or mapping of such values."""
+    if isinstance(value, (list, tuple, Mapping)):
+        return all(map(is_empty, value.values() if isinstance(value, Mapping) else value))
+    return value is None or (isinstance(value, str) and not value.strip())
 
 
 def draw(items: Sequence[_Item], count: int | None, seed: str) -> list[_Item]:
@@ -149,25 +325,13 @@ def message_of_test_file(path: Path, rows_say_test: bool) -> str:
     return f"used for training, but {reason}; make sure that no test uses it"
 
 
-def _malformed(where: str, number: int, reason: str) -> ValueError:
-    return ValueError(f"{where}, row {number}: {reason}; correct the row in a copy of the source, or remove it")
-
-
-def data_entries(paths: Iterable[Path]) -> list[Path]:
-    """Return the data files among the entries of a directory. Raises a ForeignFileError for one that may not be read."""
-    return [path for path in paths if _is_data(path) and is_entry(path)]
-
-
-def _is_data(path: Path) -> bool:
-    return path.name.endswith(FILE_TYPES) and not path.name.startswith(".") and path.name not in _DESCRIPTIONS
-
-
 def _numbered_rows(path: Path) -> Iterator[tuple[int, Any]]:
-    if path.suffix == ".parquet":
+    kind = path.suffix.lower()
+    if kind == ".parquet":
         return enumerate(read_rows(path, columns=None), start=1)
-    if path.suffix == ".arrow":
+    if kind == ".arrow":
         return enumerate(_arrow_rows(path), start=1)
-    if path.suffix == ".json":
+    if kind == ".json":
         rows = json.loads(read_foreign(real_path(path), JSON_LIMIT).strip() or b"[]")
         if not isinstance(rows, list):
             raise ValueError(f"{path} holds a {type(rows).__name__}; expected a list of rows")
@@ -183,4 +347,4 @@ def _arrow_rows(path: Path) -> Iterator[dict[str, Any]]:
         open_foreign(real_path(path)).close()
         yield from datasets.Dataset.from_file(str(path))
     except Exception as error:  # pyarrow and the file system raise several types
-        raise ValueError(f"{path} is not a readable Arrow file ({first_line(error)}); get it again") from error
+        raise ValueError(f"{path} is not a readable Arrow file ({first_line(error)}); get the file again") from error

@@ -134,7 +134,7 @@ def load_rows(path: Path, default_agent: str = SINGLE_TURN, prompt_key: str = "p
     """
     rows = [*read_rows(path, (*COLUMNS, "agent_name"), prompt_key)]
     if not rows:
-        raise ValueError(f"{path}: it has no rows; build it again")
+        raise ValueError(f"{path}: it has no rows; build the file again")
     try:
         check_rows(rows)
     except ValueError as error:
@@ -161,7 +161,7 @@ def open_as_verl(path: Path) -> DataFile:
     kind = next((kind for ending, kind in _KINDS.items() if str(path).endswith(ending)), None)
     if kind is None:
         raise UnreadableFileError(
-            f"{path} does not end in {', '.join(_KINDS)}, which veRL requires; convert or rename it"
+            f"{path} does not end in {', '.join(_KINDS)}, which veRL requires; convert or rename the file"
         )
     if not path.is_file():
         raise UnreadableFileError(f"{path} does not exist; check the path")
@@ -175,8 +175,8 @@ def open_as_verl(path: Path) -> DataFile:
         features = datasets.Features.from_arrow_schema(schema)
     except Exception as error:  # a feature that this version of datasets does not know, or an unusual type
         raise UnreadableFileError(
-            f"{path} cannot be opened with datasets {datasets.__version__}, as veRL does ({first_line(error)}); write it again "
-            "without the metadata of Hugging Face, or install the version that wrote it"
+            f"{path} cannot be opened with datasets {datasets.__version__}, as veRL does ({first_line(error)}); write the "
+            "file again without the metadata of Hugging Face, or install the version that wrote it"
         ) from error
     return DataFile(path, features.arrow_schema, rows)
 
@@ -226,7 +226,7 @@ def check_json_depth(path: Path) -> None:
                 depth += 1 if bracket in b"[{" else -1
                 if depth > _MAX_DEPTH:
                     raise UnreadableFileError(
-                        f"{path}, line {number}: values are nested more than {_MAX_DEPTH} deep; correct or remove it"
+                        f"{path}, line {number}: values are nested more than {_MAX_DEPTH} deep; correct or remove the line"
                     )
 
 
@@ -241,9 +241,12 @@ def column_findings(where: str, schema: pa.Schema, prompt_key: str = "prompt") -
         if count > 1:
             yield Finding.error(where, f"has {count} columns named {name}; veRL cannot load them, rename one")
         elif name in RESERVED_COLUMNS:
-            yield Finding.error(where, f"column {name}: {RESERVED_COLUMNS[name]}; rename or drop it")
+            yield Finding.error(where, f"column {name}: {RESERVED_COLUMNS[name]}; rename or drop the column")
         elif name in _REPLACED and name != prompt_key:
-            yield Finding.warning(where, f"column {name}: veRL replaces it, so nothing reads it; rename or drop it")
+            yield Finding.warning(
+                where,
+                f"column {name}: nothing reads its values, because veRL replaces the column; rename or drop the column",
+            )
         elif problem := _type_problem(name, schema.field(name).type, prompt_key):
             yield Finding.error(where, f"{name} is {schema.field(name).type}; {problem}")
 
@@ -292,7 +295,9 @@ def concatenation_findings(files: Mapping[str, DataFile]) -> Iterator[Finding]:
         try:
             datasets.concatenate_datasets([*fitting, one_row(schema)])
         except Exception as error:  # the library raises several types
-            yield Finding.error(name, f"{shown or first_line(error)}; veRL cannot load them together, cast one of them")
+            yield Finding.error(
+                name, f"{shown or first_line(error)}; veRL cannot load these together; cast one of the two"
+            )
             continue
         fitting.append(one_row(schema))
         if difference and "missing" in difference:

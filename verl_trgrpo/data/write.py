@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
@@ -40,6 +41,10 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 MANIFEST = "manifest.json"
+NOT_ASKED_FOR = "not asked for"
+"""Why a file or row is left out of which the options say so."""
+
+logger = logging.getLogger(__name__)
 
 
 class FileRecord(Schema):
@@ -87,10 +92,18 @@ class BuilderOptions(Options):
     def data_set(self, builder: str, task: str, **more: Any) -> DataSet:
         """Return the data set that the fields describe; `task` is the word of ``verl-trgrpo data build TASK``.
 
-        The keywords are `inputs` and `libraries` of the data set, and further arguments that the rows depend on.
+        The keywords are `inputs`, `libraries` and `left_out` of the data set, and further arguments that the rows depend on.
         """
         own = {each.name: getattr(self, each.name) for each in fields(self) if each.name not in ("out", "force")}
-        given = {name: more.pop(name) for name in ("inputs", "libraries") if name in more}
+        given = {name: more.pop(name) for name in ("inputs", "libraries", "left_out") if name in more}
+        unknown = [
+            f"{name} ({reason})" for name, reason in given.get("left_out", {}).items() if reason != NOT_ASKED_FOR
+        ]
+        if unknown:
+            shown = ", ".join(unknown[:5]), f" and {len(unknown) - 5} more" if len(unknown) > 5 else ""
+            logger.warning(
+                "not read: %s%s; rename what is needed (%s --help)", *shown, f"verl-trgrpo data build {task}"
+            )
         command = command_line(f"verl-trgrpo data build {task}", replace(self, force=False))
         return DataSet(self.out, builder, own | more, command, force=self.force, **given)
 
@@ -108,6 +121,7 @@ class DataSet:
         libraries: names of installed packages that the rows depend on.
         force: write even if `out` has the same data set, one made from something else, or data files of unknown origin.
         replace_other: also without `force`, replace a data set of the same builder that was made from something else.
+        left_out: files of the source that are not read, with the reasons, for the manifest.
     """
 
     out: Path
@@ -118,6 +132,7 @@ class DataSet:
     libraries: Sequence[str] = ()
     force: bool = False
     replace_other: bool = False
+    left_out: Mapping[str, str] = field(default_factory=dict)
 
     def is_there(self) -> bool:
         """Return whether `out` has this data set, made from the same; False with `force`.
@@ -153,8 +168,10 @@ class DataSet:
         with staged_directory(self.out, self._owned) as stage:
             self._check_replaceable()  # once more: meanwhile others may have written
             files = {f"{split}.parquet": rows for split, rows in splits.items()}
-            facts = {name: _write_file(stage / name, rows, schema) for name, rows in files.items()}
+            why = "; ".join(f"{name}: {_kept_text(found)}" for name, found in (counts or {}).items())
+            facts = {name: _write_file(stage / name, rows, schema, why) for name, rows in files.items()}
             manifest = {**self._identity, "command": shlex.join(self.command), "counts": counts or {}, "files": facts}
+            manifest |= {"left_out": {**self.left_out}} if self.left_out else {}
             write_json(stage / MANIFEST, manifest)
         return manifest
 
@@ -215,8 +232,12 @@ def _is_intact(directory: Path, manifest: Manifest) -> bool:
     )
 
 
-def _write_file(path: Path, rows: Iterable[Mapping[str, Any]], schema: pa.Schema) -> dict[str, Any]:
-    """Write rows with index and split added; equal rows give equal bytes under one version of pyarrow."""
+def _write_file(path: Path, rows: Iterable[Mapping[str, Any]], schema: pa.Schema, why: str) -> dict[str, Any]:
+    """Write rows with index and split added; equal rows give equal bytes under one version of pyarrow.
+
+    Raises:
+        ValueError: rows that veRL cannot use, or none; `why` says what became of those that were read.
+    """
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -225,7 +246,7 @@ def _write_file(path: Path, rows: Iterable[Mapping[str, Any]], schema: pa.Schema
         {**row, "extra_info": {"index": index, "split": split, **row["extra_info"]}} for index, row in enumerate(rows)
     ]
     if not rows:
-        raise ValueError(f"{path.name} would have no rows; give a source that has some")
+        raise ValueError(f"{path.name} would have no rows{f' ({why})' if why else ''}; give a source that has some")
     check_rows(rows)
     pq.write_table(pa.Table.from_pylist(rows, schema=schema), path, compression="snappy")
     return {"rows": len(rows), "sha256": file_sha256(path)}
@@ -235,11 +256,14 @@ def manifest_text(out: Path, manifest: Mapping[str, Any] | None) -> str:
     """Return what a builder read, dropped and wrote, as lines for a terminal; `manifest` is None if it wrote nothing."""
     if manifest is None:
         return f"{out} already has this data set, built with the same arguments; --force builds it again\n"
-    lines = []
-    for source, found in manifest["counts"].items():
-        dropped = "".join(f"; {count} dropped: {reason}" for reason, count in found["dropped"].items())
-        doubtful = found.get("only_as_written")
-        kept = f"{found['kept']} kept{f' ({doubtful} with answers right only as written)' if doubtful else ''}"
-        lines.append(f"{source}: {kept} of {found['read']} read{dropped}")
+    lines = [f"{source}: {_kept_text(found)}" for source, found in manifest["counts"].items() if found["read"]]
     lines += [f"{out / name}: {count_of(facts['rows'], 'row')}" for name, facts in manifest["files"].items()]
     return "".join(f"{line}\n" for line in lines)
+
+
+def _kept_text(found: Mapping[str, Any]) -> str:
+    """Return the counts of a source for a terminal."""
+    dropped = "".join(f"; {count} dropped: {reason}" for reason, count in found["dropped"].items())
+    doubtful = found.get("only_as_written")
+    kept = f"{found['kept']} kept{f' ({doubtful} with answers right only as written)' if doubtful else ''}"
+    return f"{kept} of {found['read']} read{dropped}"

@@ -151,7 +151,7 @@ def merged_model(place: str, out: Path) -> str:
     parent = shards.parent if os.access(shards.parent, os.W_OK | os.X_OK) else out
     target = parent / "merged_hf"
     if target.is_symlink():
-        raise ValueError(f"{target} is a link, which could lead anywhere; remove it")
+        raise ValueError(f"{target} is a link, which could lead anywhere; remove the link")
     origin = fingerprint(place)
     if read_typed(target / _ORIGIN, Origin).content() == origin:
         check_model_directory(target)

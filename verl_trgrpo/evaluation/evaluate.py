@@ -111,7 +111,9 @@ def option_problems(options: EvalOptions, rows: Sequence[Row]) -> list[str]:
             f"as {next(iter(known_agent_loops()))}; give rows that have it, or leave --search out"
         )
     if options.reward and all(has_reward(row.data_source) for row in rows):
-        messages.append(f"reward={options.reward}: the data sources of all {len(rows)} rows have rewards; leave it out")
+        messages.append(
+            f"reward={options.reward}: the data sources of all {len(rows)} rows have rewards; leave --reward out"
+        )
     return messages
 
 

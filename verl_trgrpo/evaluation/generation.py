@@ -110,7 +110,9 @@ class Generator:
         self._limit = self._engine.model_config.max_model_len
         self._request_ids = itertools.count()
         if longest >= self._limit:
-            raise ValueError(f"the longest prompt has {longest} tokens, the model takes {self._limit}")
+            raise ValueError(
+                f"the longest prompt has {longest} tokens, the model takes {self._limit}; leave out long prompts"
+            )
         if longest + most > self._limit:
             logger.warning(
                 "the longest prompt (%d tokens) leaves less than max_tokens %d of the model's %d tokens; such responses are "

@@ -105,7 +105,7 @@ def _last_end(file: BinaryIO, path: Path) -> int:
             return start + found + 1
         place = start
     if place:
-        raise ForeignFileError(f"{path} ends in a line of more than {LINE_LIMIT:,} bytes; restore or remove it")
+        raise ForeignFileError(f"{path} ends in a line of more than {LINE_LIMIT:,} bytes; restore or remove the file")
     return 0
 
 
@@ -121,7 +121,7 @@ def open_store(directory: Path, arguments: Mapping[str, Any], data: Sequence[Pat
     """
     check_no_circle(directory)
     directory.mkdir(parents=True, exist_ok=True)
-    busy = f"{directory} is in use by another evaluation ({{holder}}); wait for it or choose another --out"
+    busy = f"{directory} is in use by another evaluation ({{holder}}); wait for this process or choose another --out"
     with lock(directory / ".lock", busy):
         path = directory / ARGUMENTS
         if not os.path.lexists(path):

@@ -268,7 +268,7 @@ def _hints(found: Mapping[str, re.Match[str]], cannot_write: bool, lost: Sequenc
         )
     if NO_NODE in found:
         hints.append(
-            f"Ray has no node with {found[NO_NODE]['request']} for one process: give it more CPUs "
+            f"Ray has no node with {found[NO_NODE]['request']} for one process; give Ray more CPUs "
             "(ray_kwargs.ray_init.num_cpus) and GPUs, or start the cluster's nodes with more"
         )
     if ENGINE_DEAD in found:

@@ -33,7 +33,7 @@ from verl_trgrpo.runs.checkpoints import (
     settle_checkpoint,
     step_of,
 )
-from verl_trgrpo.runs.compose import DEFAULT_CONFIG, ComposedRun, chosen_value, compose, loggers_of, quoted
+from verl_trgrpo.runs.compose import DEFAULT_CONFIG, ComposedRun, compose, loggers_of
 from verl_trgrpo.runs.environment import (
     METRICS_VARIABLE,
     built_for_cpus,
@@ -43,6 +43,7 @@ from verl_trgrpo.runs.environment import (
 )
 from verl_trgrpo.runs.health import judge
 from verl_trgrpo.runs.metrics import MetricsLog
+from verl_trgrpo.runs.overrides import chosen_value, quoted
 from verl_trgrpo.runs.records import read_record, write_record
 from verl_trgrpo.runs.run_directory import (
     DATA_FILES,
@@ -172,7 +173,7 @@ def _claimed(run_dir: Path) -> Iterator[int]:
     The training process inherits the lock, so a second launcher is refused even if the first was killed.
     """
     busy = (
-        f"{run_dir} is being trained in by process {{holder}}; wait for it, end it (kill {{holder}}), or choose another "
+        f"{run_dir} is being trained in by process {{holder}}; wait for its end, `kill {{holder}}`, or choose another "
         "trainer.default_local_dir"
     )
     try:
@@ -261,7 +262,9 @@ def _refuse_links(run: ComposedRun, first_step: int) -> None:
     links = [path for path in (hydra, *hydra.rglob("*")) if path.is_symlink()]
     if run.config.trainer.resume_mode != "disable":  # otherwise the others are moved away
         links += links_of_saves(run.directory, first_step)
-    raise_invalid([f"{link} is a link, and the training would write to where it points; remove it" for link in links])
+    raise_invalid(
+        [f"{link} is a link, and the training would write to where it points; remove the link" for link in links]
+    )
 
 
 def _prepare(run: ComposedRun, attempt: int, stream: TextIO, first_prompt: dict[str, Any] | None) -> None:

@@ -206,14 +206,16 @@ def check_complete(directory: Path) -> IndexManifest:
         raise ValueError(f"{directory} is not a finished index; build one with verl-trgrpo search index")
     if manifest.format != FORMAT:
         raise ValueError(
-            f"{directory} has format {shorten(manifest.format, 20)}, this version reads {FORMAT}; build it again"
+            f"{directory} has format {shorten(manifest.format, 20)}, this version reads {FORMAT}; build the index again"
         )
     for name, size in manifest.files.items():
         path = directory / _FILES / name
         if Path(name).name != name:  # links of that name would lie elsewhere, see `_open`
-            raise ValueError(f"{directory / _MANIFEST} names {name!r}, which is no file of an index; build it again")
+            raise ValueError(
+                f"{directory / _MANIFEST} names {name!r}, which is no file of an index; build the index again"
+            )
         if not is_entry(path) or path.stat().st_size != size:
-            raise ValueError(f"{path} is missing or not {size} bytes long; the index is damaged, build it again")
+            raise ValueError(f"{path} is missing or not {size} bytes long; the index is damaged, build the index again")
     return manifest
 
 
@@ -256,7 +258,9 @@ class IndexOptions(Options):
         if found is None and self.out.is_dir() and any(self.out.iterdir()):
             messages.append(f"out={self.out} holds files that are not an index; choose another directory")
         elif found is not None and not self.force:
-            messages.append(f"out={self.out} holds an index; choose another directory, or replace it with --force")
+            messages.append(
+                f"out={self.out} holds an index; choose another directory, or replace the index with --force"
+            )
         return messages
 
 

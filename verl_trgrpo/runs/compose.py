@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import re
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -10,6 +11,7 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
+from hydra.errors import HydraException
 from omegaconf import DictConfig, ListConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
@@ -18,8 +20,9 @@ from verl_trgrpo.common.findings import InvalidInputError, raise_invalid
 from verl_trgrpo.common.foreign import read_foreign, real_path
 from verl_trgrpo.common.secrets import password_problems, word_problems
 from verl_trgrpo.config import CONFIG_DIRECTORIES, OWN_CONFIGS
-from verl_trgrpo.runs.hydra_messages import UNKNOWN_KEY, hydra_message, unknown_key
-from verl_trgrpo.runs.keys import OLD_SECTIONS
+from verl_trgrpo.runs.hydra_messages import NEEDS_WEIGHTS, hydra_message
+from verl_trgrpo.runs.keys import flat
+from verl_trgrpo.runs.overrides import added_keys, chosen_value, malformed, quoted, setting_problems
 
 DEFAULT_CONFIG = "trgrpo_trainer"
 
@@ -28,6 +31,9 @@ _SECTIONS = ("actor_rollout_ref", "algorithm", "critic", "data", "reward", "trai
 
 # Experiment names that do not name a run: veRL's own default, and that of this package's configurations.
 _UNNAMED = ("gsm8k", "trgrpo")
+
+# What Hydra raises for a configuration or an override that it refuses.
+_REFUSALS = (HydraException, OmegaConfBaseException, YAMLError, ValueError, OSError, RecursionError)
 
 
 @dataclass(frozen=True)
@@ -95,7 +101,9 @@ def compose(
         config, choices = _compose(source, recipe, [*chosen, *overrides])
     raise_invalid(password_problems(_values(config)))
     naming = []
-    unnamed = OmegaConf.select(config, "trainer.experiment_name") in _UNNAMED
+    # A file without a defaults list is what ``--cfg job`` printed of a run that starts by other means.
+    has_defaults = any(not group.startswith("hydra/") for group in choices)
+    unnamed = has_defaults and OmegaConf.select(config, "trainer.experiment_name") in _UNNAMED
     name = "-".join(filter(None, (recipe.stem if recipe else "", choices.get("algorithm"), _added_shaping(choices))))
     if unnamed and name and not chosen_value(overrides, "trainer.experiment_name"):
         # What refers to the name is resolved when it is read, so there is no need to compose again.
@@ -197,13 +205,6 @@ def resolved(config: DictConfig, key: str, otherwise: Any = None) -> Any:
         return otherwise
 
 
-def quoted(value: object) -> str:
-    """Return ``value`` quoted so that a Hydra override takes it literally, whatever characters a path has."""
-    from hydra.core.override_parser.types import Quote, QuotedString
-
-    return QuotedString(str(value), Quote.single).with_quotes()
-
-
 def run_overrides(train: Path, test: Path, model: str | Path, run_dir: Path, name: str, seed: int) -> list[str]:
     """Return the overrides that give a run its data files, model, directory, name and seed of data order and sampling."""
     return [
@@ -215,30 +216,6 @@ def run_overrides(train: Path, test: Path, model: str | Path, run_dir: Path, nam
         f"data.seed={seed}",
         f"actor_rollout_ref.rollout.seed={seed}",
     ]
-
-
-def chosen_value(overrides: Sequence[str], key: str) -> str | None:
-    """Return the value that the overrides give to ``key``, or None; the last one wins, as in Hydra."""
-    pairs = [override.lstrip("+").split("=", 1) for override in overrides if "=" in override]
-    return next((pair[1] for pair in reversed(pairs) if pair[0] == key), None)
-
-
-def flat(config: Any, prefix: str = "") -> dict[str, Any]:
-    """Return dotted keys and leaf values of a configuration (unresolved) or of a dictionary; lists count as leaves."""
-    container: Any = OmegaConf.to_container(config, resolve=False) if OmegaConf.is_config(config) else config
-    leaves: dict[str, Any] = {}
-    for key, value in container.items():
-        name = f"{prefix}{key}"
-        leaves.update(flat(value, f"{name}.") if isinstance(value, dict) and value else {name: value})
-    return leaves
-
-
-def added_keys(overrides: Sequence[str]) -> set[str]:
-    """Return the keys of single values that overrides add with a plus: ``+trainer={mine: 1}`` adds trainer.mine."""
-    from hydra.core.override_parser.overrides_parser import OverridesParser
-
-    added = OverridesParser.create().parse_overrides([override for override in overrides if override.startswith("+")])
-    return {key for override in added for key in flat({override.key_or_group: override.value()})}
 
 
 def _yaml_error(error: YAMLError) -> str:
@@ -291,58 +268,79 @@ def _hydra_compose(folder: Path, name: str, overrides: list[str]) -> DictConfig:
     """Compose with Hydra's own section.
 
     Raises:
-        InvalidInputError: for anything that Hydra refuses, in one line; its cause is Hydra's error.
+        InvalidInputError: for anything that Hydra refuses, all of it, a line each; its cause is Hydra's error.
     """
+    if malformed(overrides):  # Hydra takes some of these
+        raise InvalidInputError(_problems(folder, name, overrides))
+    try:
+        return _by_hydra(folder, name, overrides)
+    except _REFUSALS as error:
+        raise InvalidInputError(_problems(folder, name, overrides, error)) from error
+
+
+def _by_hydra(folder: Path, name: str, overrides: Sequence[str]) -> DictConfig:
     import hydra
     from hydra.core.global_hydra import GlobalHydra
-    from hydra.errors import HydraException
 
     GlobalHydra.instance().clear()
+    with hydra.initialize_config_dir(str(folder), version_base=None), warnings.catch_warnings():
+        # Of a defaults list without _self_: then a recipe's own keys count last, as in every Hydra of today.
+        warnings.filterwarnings("ignore", ".*Defaults list is missing", UserWarning)
+        return hydra.compose(name, overrides=[*overrides], return_hydra_config=True)
+
+
+def _problems(folder: Path, name: str, overrides: Sequence[str], first: BaseException | None = None) -> list[str]:
+    """Return a message for each thing that Hydra refuses: words, groups, then keys; it stops at the `first` itself."""
+    messages = malformed(overrides)
+    words = [word for word in overrides if word not in messages]
+    search, groups, values = _sorted(words)
+    # The key of a word whose value cannot be read may be unknown, too.
+    values += [f"{word.partition('=')[0]}=null" for word in messages if re.match(r"[+]*[A-Za-z_]\w*(\.\w+)+=", word)]
     try:
-        with hydra.initialize_config_dir(str(folder), version_base=None), warnings.catch_warnings():
-            # Of a defaults list without _self_: then a recipe's own keys count last, as in every Hydra of today.
-            warnings.filterwarnings("ignore", ".*Defaults list is missing", UserWarning)
-            return hydra.compose(name, overrides=overrides, return_hydra_config=True)
-    except RecursionError as error:
-        raise InvalidInputError([f"{name}: includes itself through its defaults list; remove that entry"]) from error
-    except (HydraException, OmegaConfBaseException, YAMLError, ValueError, OSError) as error:
-        cause: BaseException | None = error
-        while cause is not None and not isinstance(cause, YAMLError):
-            cause = cause.__cause__
-        folders = (folder, *CONFIG_DIRECTORIES, _verl_configs())
-        configurations = [path.stem for place in folders for path in place.iterdir()]
-        if isinstance(cause, YAMLError):
-            message = _yaml_error(cause)
-        else:
-            if messages := _unknown_keys(folder, name, overrides) if UNKNOWN_KEY.search(str(error)) else []:
-                raise InvalidInputError(messages) from error
-            reason = " ".join(str(error).split())
-            message = hydra_message(str(error), configurations) or f"{name}: cannot be composed ({reason})"
-        raise InvalidInputError([message]) from error
+        config = _by_hydra(folder, name, search)
+    except _REFUSALS as error:
+        return [*messages.values(), _message(folder, name, error)]
+    found = list(messages.values())
+    for word in groups:
+        try:
+            config = _by_hydra(folder, name, [*search, word])
+            search.append(word)
+        except _REFUSALS as error:
+            # What the missing algorithm would have brought along is not a problem of its own.
+            if not (found and NEEDS_WEIGHTS.search(str(error))):
+                found.append(_message(folder, name, error))
+    found += dict.fromkeys(setting_problems(config, values, group_names()))
+    return found or ([_message(folder, name, first)] if first else [])
 
 
-def _unknown_keys(folder: Path, name: str, overrides: list[str]) -> list[str]:
-    """Return a message for each override of a key that the configuration with its chosen groups does not have."""
+def _sorted(words: Sequence[str]) -> tuple[list[str], list[str], list[str]]:
+    """Return the words of search paths, of options of groups, and of values."""
     from hydra.core.override_parser.overrides_parser import OverridesParser
 
-    search = [word for word in overrides if word.startswith("hydra.searchpath=")]
-    settings = [each for each in OverridesParser.create().parse_overrides(overrides) if each.input_line not in search]
-    groups = [str(each.input_line) for each in settings if "." not in each.key_or_group or each.package]
-    try:
-        config = _hydra_compose(folder, name, [*search, *groups]) if len(groups) < len(settings) else defaults_of({})
-    except InvalidInputError:
-        config = defaults_of({})
-    own = [path.stem for place in (OWN_CONFIGS, _verl_configs()) for path in place.iterdir() if path.is_dir()]
-    known = [*own, *(key for key in flat(config) if key.partition(".")[0] not in ("hydra", *OLD_SECTIONS))]
-    config, unknown = config.copy(), []
-    for each in settings:
-        value = each.value()
-        if each.is_delete() or each.package or (each.key_or_group in own and not isinstance(value, dict)):
-            continue
-        OmegaConf.set_struct(config, not (each.is_add() or each.is_force_add()))
-        for key, part in flat({each.key_or_group: value}).items():
-            try:
-                OmegaConf.update(config, key, part, merge=True)
-            except OmegaConfBaseException:
-                unknown.append(unknown_key(key, [other for other in known if other != key]))
-    return unknown
+    parts: tuple[list[str], list[str], list[str]] = ([], [], [])
+    own = group_names()
+    for word, each in zip(words, OverridesParser.create().parse_overrides([*words]), strict=True):
+        key, deletes = each.key_or_group, each.is_delete()
+        is_group = each.package or (key in own and not deletes and not isinstance(each.value(), dict))
+        parts[0 if key == "hydra.searchpath" else 1 if is_group else 2].append(word)
+    return parts
+
+
+def group_names() -> list[str]:
+    """Return the groups of veRL's and of this package's configurations."""
+    return [path.stem for place in (OWN_CONFIGS, _verl_configs()) for path in place.iterdir() if path.is_dir()]
+
+
+def _message(folder: Path, name: str, error: BaseException) -> str:
+    """Return an error of Hydra in one line."""
+    if isinstance(error, RecursionError):
+        return f"{name}: includes itself through its defaults list; remove that entry"
+    cause: BaseException | None = error
+    while cause is not None and not isinstance(cause, YAMLError):
+        cause = cause.__cause__
+    if isinstance(cause, YAMLError):
+        return _yaml_error(cause)
+    folders = (folder, *CONFIG_DIRECTORIES, _verl_configs())
+    configurations = [path.stem for place in folders for path in place.iterdir()]
+    reason = " ".join(str(error).split())
+    return hydra_message(str(error), configurations) or f"{name}: cannot be composed ({reason})"

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from typing import Any
+
+from omegaconf import OmegaConf
 
 ACTOR = "actor_rollout_ref.actor"
 REF = "actor_rollout_ref.ref"
@@ -58,3 +61,13 @@ def place_of(key: str, known: Collection[str] | None = None) -> str:
         found = _MOVED[old] + key.removeprefix(old)
     exists = known is None or found.startswith(ADDED) or any(f"{each}.".startswith(f"{found}.") for each in known)
     return found if found != key and exists else ""
+
+
+def flat(config: Any, prefix: str = "") -> dict[str, Any]:
+    """Return dotted keys and leaf values of a configuration (unresolved) or of a dictionary; lists count as leaves."""
+    container: Any = OmegaConf.to_container(config, resolve=False) if OmegaConf.is_config(config) else config
+    leaves: dict[str, Any] = {}
+    for key, value in container.items():
+        name = f"{prefix}{key}"
+        leaves.update(flat(value, f"{name}.") if isinstance(value, dict) and value else {name: value})
+    return leaves

@@ -21,8 +21,8 @@ from verl_trgrpo.common.foreign import ForeignFileError, open_foreign, read_fore
 from verl_trgrpo.common.text import as_plain_yaml, first_line
 from verl_trgrpo.common.typed import typed
 from verl_trgrpo.runs.checkpoints import choose_checkpoint, latest_checkpoint, step_of
-from verl_trgrpo.runs.compose import flat, resolved, selected
-from verl_trgrpo.runs.keys import LOSS, MODEL_PATH
+from verl_trgrpo.runs.compose import resolved, selected
+from verl_trgrpo.runs.keys import LOSS, MODEL_PATH, flat
 from verl_trgrpo.runs.records import ConfigKeys, read_record, read_trainer_options
 from verl_trgrpo.runs.references import check_references, inert
 
@@ -260,7 +260,9 @@ def read_config(run_dir: Path) -> DictConfig | None:
         raise InvalidInputError([str(error)]) from error
     except (OSError, yaml.YAMLError, OmegaConfBaseException, RecursionError, ValueError, AssertionError) as error:
         reason = first_line(error)
-    message = f"{path} is damaged ({reason}); restore or remove it, or start over with trainer.resume_mode=disable"
+    message = (
+        f"{path} is damaged ({reason}); restore or remove the file, or start over with trainer.resume_mode=disable"
+    )
     raise InvalidInputError([message])
 
 

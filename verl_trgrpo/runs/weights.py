@@ -71,7 +71,7 @@ def _within(directory: Path, names: Iterable[str], named_by: Path) -> set[Path]:
     names = set(names)
     if outside := [name for name in names if Path(name).is_absolute() or ".." in Path(name).parts]:
         raise ForeignFileError(
-            f"{named_by}: names weights in another directory ({shorten(outside[0], 60)}); correct it"
+            f"{named_by}: names weights in another directory ({shorten(outside[0], 60)}); correct the entry"
         )
     return {directory / name for name in names if os.path.lexists(directory / name)}
 
@@ -114,9 +114,7 @@ def broken_weights(directory: Path, largest: float = MOST_FLOAT32) -> str:
         except ForeignFileError as error:
             unread.append(error)
         except Exception as error:  # damaged, or with objects that are not tensors
-            reason = (
-                f"{file} was not searched for weights that are not finite ({first_line(error)}); restore or remove it"
-            )
+            reason = f"{file} was not searched for weights that are not finite ({first_line(error)}); restore or remove the file"
             unread.append(ForeignFileError(reason))
     if unread and not first:
         raise unread[0]

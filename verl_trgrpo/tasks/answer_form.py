@@ -16,6 +16,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, Literal, get_args
 
@@ -201,8 +202,8 @@ def read_answer(response: str, form: AnswerForm, thinking_opened: bool = False) 
             open. ``line``: the rest of the last line that begins with ``Answer:``, or the next line if that is empty, unless
             a box stands in it or behind; without such a line, the last box. ``hashes``: likewise with ``####``. ``tags``: the
             content of the last complete ``<answer>``, or a box in it. A sign, a factor or the like beside a box belongs to the
-            answer: ``x=-\boxed{5}`` states that; "not ``\boxed{5}``", "``\boxed{5}`` or 7" and
-            "``\boxed{7}`` and ``\boxed{5}``" state nothing.
+            answer: ``x=-\boxed{5}`` states that; "not ``\boxed{5}``" and "``\boxed{5}`` or 7" state nothing. Boxes joined
+            by a comma, "and", ";" or spaces are one list; joined by other words of a sentence they state nothing.
         thinking_opened: the prompt ends in ``<think>``, so a response without ``</think>`` was cut off in its reasoning.
     """
     text = after_reasoning(response, thinking_opened)
@@ -211,18 +212,18 @@ def read_answer(response: str, form: AnswerForm, thinking_opened: bool = False) 
     if form == "tags":
         if (inside := last_tagged(text)) is None:
             return None
-        box = _last_match(_BOX, inside)
-        return _box_answer(inside, box) if box else _short(inside.strip())
-    box = _last_match(_BOX, text)
+        boxes = [*_BOX.finditer(inside)]
+        return _box_answer(inside, boxes) if boxes else _short(inside.strip())
+    boxes = [*_BOX.finditer(text)]
     line = _last_match(_LINES[form], text) if form != "box" else None
-    if line and (box is None or box.start() < line.start()):
+    if line and (not boxes or boxes[-1].start() < line.start()):
         found = next(filter(None, line.groups()), "").strip().strip("*").strip()
         if (opened := _OPENS_FORMULA.fullmatch(found)) and not opened[1]:
             found = text[line.end() :].lstrip().partition("\n")[0].strip()
         if _HEDGED.match(text[line.end() : line.end() + _AROUND]):
             return None
         return _short(_END_TOKENS.sub("", found).strip())
-    return _box_answer(text, box) if box else None
+    return _box_answer(text, boxes) if boxes else None
 
 
 def last_tagged(text: str) -> str | None:
@@ -296,35 +297,77 @@ _HEDGED = re.compile(
     r"|[\s$\\)\]}*]{0,8}\?",
     re.IGNORECASE,
 )  # or 7
-_OR = re.compile(r"\}[\s$\\)\]]{0,8}(?:\\text\{\s{0,3})?\bor\b[\s$\\(\[}*]{0,8}$", re.IGNORECASE)
-_OTHER_BOX = re.compile(
-    r"\\(?:boxed|fbox)\s{0,8}\{((?:[^{}]|\{[^{}]*\})*)\}[ \t$\\)\]}*]{0,8}(?:[,;/|&]|\\q?quad|—|--"
-    r"|(?:\\text\{\s{0,3})?\b(?:and|vs)\b)?[ \t$\\(\[{}*]{0,8}$",
+# What joins boxes to one list. Each piece begins with another character, so the time is linear.
+_JOINT = re.compile(
+    r"(?:[\s$,;.&*}•-]|\\[\])(\[,;:! ]|\\q?quad(?![a-zA-Z])|\\text\{|(?<![a-zA-Z\\])(?:and|or)(?![a-zA-Z])|[和或、]"
+    r"|(?<=\n)\(?[a-z0-9]{1,3}[.):])*"
+    r"(?P<name>[a-zA-Z](?:_\w|_\{\w+\})?\s{0,3}=[\s$\\(]{0,4})?",
     re.IGNORECASE,
-)
+)  # \text{ and } y =; 2.
+_NAME_IN_FRONT = re.compile(r"(?<![a-zA-Z\\])([a-zA-Z](?:_\w|_\{\w+\})?\s{0,3}=)[\s$\\(]{0,4}$")  # x =
+_PARAGRAPH = re.compile(r"\n[ \t]*\n")
+_BREAK = re.compile(r"[.!?。！？](?=[\s$\\*)]|$)|\n")
 _AROUND = 300
 
 
-def _box_answer(text: str, box: re.Match[str]) -> str | None:
-    """Return the content of a box, or its formula where the box is only a part of it; None where it is open, denied
-    or one of two."""
-    content, end = box["number"], box.end()
-    if content is None:
-        # One more character than allowed decides "too long"; what follows is not read.
-        found = (place for place, depth in brace_depths(text, box.end(), box.end() + MAX_ANSWER_CHARS + 1) if depth < 0)
-        if (place := next(found, None)) is None:
-            return None
-        content, end = text[box.end() : place], place + 1
-    before, behind = text[max(0, box.start() - _AROUND) : box.start()], text[end : end + _AROUND]
-    other = _OTHER_BOX.search(before)
-    if _DENIED.search(before) or _HEDGED.match(behind) or _OR.search(before) or (other and other[1] != content):
+@dataclass(frozen=True)
+class _Box:
+    start: int
+    end: int
+    content: str
+
+
+def _box_answer(text: str, matches: list[re.Match[str]]) -> str | None:
+    """Return what the last box states: its content, its formula where the box is only a part of it, or the list of boxes that
+    ends in it; None where the box is open or denied, or where other words join it to another box of its sentence."""
+    if (boxes := _joined_boxes(text, matches)) is None:
+        return None
+    start, end = boxes[0].start, boxes[-1].end
+    before, behind = text[max(0, start - _AROUND) : start], text[end : end + _AROUND]
+    if _DENIED.search(before) or _HEDGED.match(behind):
         return None
     front, back, delimited = _formula_around(before, behind)
     if not delimited and back[:1] in ("!", "("):
         back = ""
-    if _PART_BEHIND_SIGN.search(front) or (delimited and back.lstrip()[:1] in ("!", "(")) or _PART_BEFORE.match(back):
-        return _short(front + text[box.start() : end] + back.rstrip(" .,;:*"))
-    return content
+    part = (
+        _PART_BEHIND_SIGN.search(front) or (delimited and back.lstrip()[:1] in ("!", "(")) or _PART_BEFORE.match(back)
+    )
+    if len({box.content for box in boxes}) == 1:
+        return _short(front + text[start:end] + back.rstrip(" .,;:*")) if part else boxes[0].content
+    name = _NAME_IN_FRONT.search(front)
+    return None if part else _short((name[1] if name else "") + ", ".join(box.content for box in boxes))
+
+
+def _joined_boxes(text: str, matches: list[re.Match[str]]) -> list[_Box] | None:
+    """Return the last box and those in front that are joined to it, with the names between; None where it is open or its
+    sentence has another box in front that is not."""
+    boxes: list[_Box] = []
+    for match in reversed(matches):
+        box = _box(text, match)
+        if box is None:
+            return boxes or None
+        if not boxes:
+            boxes = [box]
+        elif box.end <= boxes[0].start:  # not around the next
+            between = text[box.end : boxes[0].start]
+            joint = None if _PARAGRAPH.search(between) else _JOINT.fullmatch(between)
+            if joint:
+                name = (joint["name"] or "").rstrip(" \n\t$\\(")
+                boxes[0] = replace(boxes[0], content=name + boxes[0].content)
+                boxes.insert(0, box)
+            else:
+                return boxes if _BREAK.search(between) else None
+    return boxes
+
+
+def _box(text: str, match: re.Match[str]) -> _Box | None:
+    """Return a box with its content; None if it is open, or longer than an answer."""
+    if match["number"] is not None:
+        return _Box(match.start(), match.end(), match["number"])
+    # One more character than allowed decides "too long"; what follows is not read.
+    depths = brace_depths(text, match.end(), match.end() + MAX_ANSWER_CHARS + 1)
+    closing = next((place for place, depth in depths if depth < 0), None)
+    return None if closing is None else _Box(match.start(), closing + 1, text[match.end() : closing])
 
 
 def _formula_around(before: str, behind: str) -> tuple[str, str, bool]:

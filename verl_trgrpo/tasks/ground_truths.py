@@ -9,7 +9,7 @@ from typing import Any
 
 from verl_trgrpo.common.findings import Finding, Level
 from verl_trgrpo.common.text import first_line, shorten
-from verl_trgrpo.data.rows import RawRow, contains, extra_info_of, ground_truth_of, truth_findings
+from verl_trgrpo.data.rows import RawRow, contains, extra_info_of, ground_truth_of, listed, truth_findings
 from verl_trgrpo.tasks import has_reward, reference_response_of, score_response
 from verl_trgrpo.tasks.answer_form import (
     ANSWER_FORMS,
@@ -28,6 +28,18 @@ from verl_trgrpo.tasks.registry import (
     unknown_source,
 )
 from verl_trgrpo.tasks.task import ReferenceResponse
+
+LITERAL_GOLDS = "literal golds"
+"""The check that asks with a wrong answer whether the reward understands a ground truth that it takes as it is written."""
+LITERAL_SHARE = 0.5
+"""Share of a file's ground truths from which on it is an error that they are only compared literally.
+
+Single ones are in the best public sets, up to 0.15 of a set; these prompts are lost. A fault of the file's layout, such as whole
+solutions in place of answers, has nearly all. Half is far enough from both that 50 rows tell them apart.
+"""
+_FEWEST = 20  # rows below which nothing is said of a share
+# Neither the answer of a row nor close to one.
+_WRONG = "-98765.4321"
 
 # The forms in which rewards usually expect an answer, for prompts that ask for none.
 USUAL_FORMS: tuple[AnswerForm, ...] = ("tags", "box")
@@ -59,7 +71,7 @@ def reward_findings(row: RawRow, where: str, default: DefaultReward | None = Non
         message = f"the reward of {source!r} raises {type(error).__name__}: {first_line(error)}"
         found = Finding.error(where, message)
     if found:
-        yield "reward of gold", found
+        yield LITERAL_GOLDS if isinstance(found, _LiteralFinding) else "reward of gold", found
     if foreign:
         yield "ground truth", foreign
 
@@ -72,7 +84,7 @@ def _foreign_finding(row: RawRow, source: str, where: str, default: DefaultRewar
     question = extra_info.get("question")
     if isinstance(question, str) and not contains(prompt, question):
         reason = f"extra_info.question {shorten(question)} is not in the prompt"
-        return Finding.warning(where, f"{reason}; correct it, or build the file again if rows are shifted")
+        return Finding.warning(where, f"{reason}; correct the row, or build the file again if rows are shifted")
     for key in ("answer", "solution"):
         solution = extra_info.get(key)
         stated = _final_answer(solution) if isinstance(solution, str) else None
@@ -106,23 +118,18 @@ def _gold_finding(row: RawRow, source: str, where: str, default: DefaultReward |
 def _stated_gold_finding(
     row: RawRow, source: str, where: str, form: AnswerForm | None, default: DefaultReward | None
 ) -> Finding | None:
-    """Score responses that state the ground truth in a form; return a finding unless one of them gets ``acc`` 1.0.
-
-    A ground truth that the reward does not understand, but accepts when it is stated, is a warning.
-    """
+    """Score responses that state the ground truth in a form; return a finding unless one gets `acc` 1.0 and a wrong one less."""
     truth = ground_truth_of(row)
     given = reward_input(extra_info_of(row), row.get("prompt"))
     shown, stated = shorten(truth), f" in the form {state_answer('...', form)}" if form else ""
-    found, literal = Finding.error(where, f"the ground truth {shown} contains no answer"), False
+    found = Finding.error(where, f"the ground truth {shown} contains no answer")
     for response in _gold_responses(truth, reference_response_of(source, default), form):
         if response is None:
             return Finding.not_checked("", f"{source} has no reference response for some rows")
         verdict = score_response(source, response, truth, given, default_reward=default)
-        literal = literal or bool(verdict["gold_unparseable"])
-        if verdict["acc"] == 1.0 and literal:
-            message = f"the reward of {source!r} does not understand the ground truth {shown} and compares it literally"
-            return Finding.warning(where, message)
         if verdict["acc"] == 1.0:
+            if doubt := _wrong_finding(row, source, where, form, default):
+                return doubt
             refused = refused_spelling(source, truth, default)
             return Finding.warning(where, refused) if refused else None
         if verdict["gold_unparseable"]:
@@ -132,6 +139,36 @@ def _stated_gold_finding(
         else:
             found = Finding.error(where, f"the ground truth {shown} as an answer{stated} gets acc {verdict['acc']}")
     return found
+
+
+class _LiteralFinding(Finding):
+    """The reward takes a ground truth as it is written, and does not understand it."""
+
+
+def _wrong_finding(
+    row: RawRow, source: str, where: str, form: AnswerForm | None, default: DefaultReward | None
+) -> Finding | None:
+    """Score responses with a wrong answer; return a finding if one is right, or tells that the ground truth is not understood."""
+    truth = ground_truth_of(row)
+    given, shown = reward_input(extra_info_of(row), row.get("prompt")), shorten(truth)
+    for each in [form] if form else USUAL_FORMS:
+        verdict = score_response(source, state_answer(_WRONG, each), truth, given, default_reward=default)
+        if verdict["acc"] == 1.0:
+            message = f"the reward of {source!r} gives acc 1.0 to {_WRONG}, too, for the ground truth {shown}; correct the reward"
+            return Finding.error(where, message)
+        if verdict["gold_unparseable"]:
+            reason = f"the reward of {source!r} does not understand the ground truth {shown} and compares it literally"
+            return _LiteralFinding(Level.WARNING, where, f"{reason}: answers in other words get 0")
+    return None
+
+
+def literal_findings(where: str, literal: int, rows: int) -> Iterator[Finding]:
+    """Check the share of ground truths of a file, or of the rows that were scored, that are only compared literally."""
+    if rows >= _FEWEST and literal >= LITERAL_SHARE * rows:
+        reason = f"{literal} of {rows} ground truths are only compared literally, so right answers get 0"
+        yield Finding.error(
+            where, f"{reason}; put the answers alone into reward_model.ground_truth, in LaTeX or as numbers"
+        )
 
 
 def _gold_responses(truth: Any, reference: ReferenceResponse | None, form: AnswerForm | None) -> Iterator[str | None]:
@@ -175,6 +212,8 @@ def _answers(truth: Any) -> list[str]:
         return [answer for value in truth for answer in _answers(value)]
     if truth is None:
         return []
+    if isinstance(truth, str) and (items := listed(truth)):
+        return [*(answer for item in items for answer in _answers(item)), truth]
     if "OR" not in str(truth):
         return [str(truth)]
     from verl_trgrpo.tasks.math.equality import alternatives  # loads the mathematics

@@ -166,7 +166,7 @@ def refused_spelling(data_source: Any, ground_truth: Any, default: DefaultReward
     if refused is None:
         return None
     taken = f"the reward of {data_source!r} takes the ground truth {shorten(ground_truth)} as it is written"
-    return f"{taken}, but refuses {refused}; state both as a list, or correct it"
+    return f"{taken}, but refuses {refused}; state both as a list, or correct the ground truth"
 
 
 def known_data_sources() -> tuple[str, ...]:
@@ -195,7 +195,7 @@ def import_external_modules() -> None:
             importlib.import_module(name)
         except ImportError as error:
             raise ValueError(
-                f"VERL_USE_EXTERNAL_MODULES={name}: cannot be imported ({error}); install or remove it"
+                f"VERL_USE_EXTERNAL_MODULES={name}: cannot be imported ({error}); install or remove the module"
             ) from error
 
 

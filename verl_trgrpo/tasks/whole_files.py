@@ -89,7 +89,7 @@ class WholeFile:
             fewest = _FEWEST if way in (_LAST, _LINES) else 1
             if count >= max(fewest, _NEARLY_ALL * self._stated[way]):
                 reason = f"{count} prompts state their ground truth as {way} (first: {self._first[way]})"
-                yield "ground truth", Finding.warning(where, f"{reason}; remove it, a policy would copy it")
+                yield "ground truth", Finding.warning(where, f"{reason}; remove the answer, which a policy would copy")
         if rows >= _FEWEST and rows - different > _MANY * rows:
             message = f"has {different} different prompts in {rows} rows; remove the repeated ones"
             yield "duplicates", Finding.warning(where, message)

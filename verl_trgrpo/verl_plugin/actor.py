@@ -28,7 +28,7 @@ def token_weighting_of(policy_loss: Any) -> TokenWeighting:
     if isinstance(policy_loss, PolicyLossConfig):
         return TokenWeighting()
     raise ValueError(
-        f"actor.policy_loss is a {type(policy_loss).__name__}, whose options cannot be checked; instantiate it through "
+        f"actor.policy_loss is a {type(policy_loss).__name__}, whose options cannot be checked; instantiate the section through "
         "_target_: verl_trgrpo.verl_plugin.config.TRGRPOPolicyLossConfig (algorithm=tr_grpo does)"
     )
 
@@ -58,7 +58,7 @@ def token_inputs_of(actor: Any) -> dict[str, torch.Tensor]:
     kind = getattr(actor.policy_loss, "kl", "plain")
     if inputs is None and actor.use_kl_loss and kind != "plain":
         raise ValueError(
-            f"policy_loss.kl={kind!r} needs this plugin's ppo_loss, and a copy of veRL's own was called; import it as "
+            f"policy_loss.kl={kind!r} needs this plugin's ppo_loss, and a copy of veRL's own was called; import ppo_loss as "
             "verl.workers.utils.losses.ppo_loss at the time of the call, or set policy_loss.kl=plain"
         )
     return inputs or {}
@@ -77,5 +77,5 @@ def check_kl(actor: Any) -> None:
     if kind != "plain" and actor.use_kl_loss and actor.kl_loss_type not in ("low_var_kl", "k3"):
         raise ValueError(
             f"policy_loss.kl={kind!r} is built on the k3 estimator but actor.kl_loss_type={actor.kl_loss_type!r}; "
-            "set it to low_var_kl, or policy_loss.kl=plain"
+            "set actor.kl_loss_type=low_var_kl, or policy_loss.kl=plain"
         )

@@ -46,7 +46,8 @@ class TRGRPOPolicyLossConfig(TokenWeighting, PolicyLossConfig):
             )
         if self.loss_mode != "aspo" and self.high_entropy_clip is not None:
             raise ValueError(
-                f"policy_loss.high_entropy_clip is for loss_mode=aspo, not loss_mode={self.loss_mode}; set it to null"
+                f"policy_loss.high_entropy_clip is for loss_mode=aspo, not loss_mode={self.loss_mode}; set "
+                "policy_loss.high_entropy_clip=null"
             )
         self._install()
 

@@ -67,7 +67,9 @@ def _private(temporary: Path) -> Path:
         with suppress(FileExistsError):
             directory.mkdir(mode=0o700)
         if not _of_this_user_alone(directory.lstat()):
-            raise InvalidInputError([f"{directory}: not a directory of this user alone; remove it, or {remedy}"])
+            raise InvalidInputError(
+                [f"{directory}: not a directory of this user alone; remove the directory, or {remedy}"]
+            )
     except OSError as error:
         raise InvalidInputError([f"{directory}: not a directory ({error.strerror}); {remedy}"]) from error
     return directory

@@ -68,12 +68,12 @@ def check_lopti(actor: Any) -> None:
     if actor.loss_agg_mode == "seq-mean-token-mean":
         messages.append(
             "loss_agg_mode=seq-mean-token-mean divides a pass of policy_loss.lopti by its own tokens of a response, which makes "
-            "rare tokens weigh more; set it to token-mean"
+            "rare tokens weigh more; set loss_agg_mode=token-mean"
         )
     if (name := actor.policy_loss.loss_mode) in _NOT_IN_PASSES:
         messages.append(
             f"loss_mode={name.removeprefix('tr_')} takes ratios, means or shares over the tokens of a pass of policy_loss.lopti, "
-            "not over all, so a rare token may weigh ten times as much; set it to tr_grpo"
+            "not over all, so a rare token may weigh ten times as much; set loss_mode=tr_grpo"
         )
     raise_invalid(messages)
 

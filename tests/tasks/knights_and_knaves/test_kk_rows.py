@@ -29,8 +29,8 @@ from verl_trgrpo.tasks.knights_and_knaves.rows import (
     KkOptions,
     build_kk,
     choose_puzzles,
+    find_puzzle_files,
     puzzle_from_row,
-    source_files,
 )
 
 
@@ -314,8 +314,12 @@ def test_a_directory_stands_for_its_files_or_for_those_of_train_and_test(tmp_pat
     b, a = make("all/b.jsonl", "all/a.jsonl.gz")
     make("all/notes.txt", "all/.hidden.jsonl")
     hub_train, hub_test = make("hub/train/3.jsonl", "hub/test/4.jsonl")
-    assert source_files(tmp_path / "all") == {"train": [a, b], "test": []}
-    assert source_files(tmp_path / "hub") == {"train": [hub_train], "test": [hub_test]}
-    assert source_files(b) == {"train": [b], "test": []}
+    extra, hub_other = make("hub/extra.json", "hub/perturbed/train/5.jsonl")
+    found = find_puzzle_files(tmp_path / "all", tmp_path)
+    assert found.parts == {"train": [a, b]} and [*found.left_out] == ["notes.txt"]
+    found = find_puzzle_files(tmp_path / "hub", tmp_path)
+    assert found.parts == {"train": [extra, hub_train], "test": [hub_test]}
+    assert [*found.left_out] == [str(hub_other.relative_to(tmp_path / "hub"))]
+    assert find_puzzle_files(b, tmp_path).parts == {"train": [b]}
     with pytest.raises(ValueError, match="has no data files"):
-        source_files(tmp_path)
+        find_puzzle_files(tmp_path, tmp_path / "out")

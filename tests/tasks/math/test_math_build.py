@@ -10,8 +10,9 @@ from tests.tasks import built_files
 from tests.tasks.built_files import manifest_of
 from tests.tasks.math.deepscaler_files import DEEPSCALER_INSTRUCTION, EXPECTED, RAW, write, write_all
 from verl_trgrpo.tasks import compute_score, registry
+from verl_trgrpo.tasks.math.problems import CONTRADICTED, REPEATED, WITHOUT_ANSWER
 from verl_trgrpo.tasks.math.reward import refused_math_spelling
-from verl_trgrpo.tasks.math.rows import CONTRADICTED, REPEATED, WITHOUT_ANSWER, find_sources
+from verl_trgrpo.tasks.math.rows import DeepscalerOptions
 from verl_trgrpo.tasks.task import Score, Scoring
 
 
@@ -172,7 +173,9 @@ def test_files_in_a_directory_of_train_files_are_no_test_sets(tmp_path, capsys, 
         write(directory / "deepscaler.json", problems(2))
         caplog.clear()
         assert build(tmp_path / f"out_{directory.name}", "--source", directory).keys() == {"train.parquet"}
-        assert [record.args[-1] for record in caplog.records] == ["aime.json"]
+        [record] = caplog.records
+        assert "aime.json (" in record.getMessage()
+        assert "aime.json" in manifest_of(tmp_path / f"out_{directory.name}")["left_out"]
         alone = build(tmp_path / f"alone_{directory.name}", "--source", directory / "aime.json")
         assert alone.keys() == {"train.parquet"} and len(alone["train.parquet"]) == 3
 
@@ -246,8 +249,9 @@ COPIES = {
 
 def test_the_sets_from_copies_of_their_repositories(tmp_path, monkeypatch, datasets_cache):
     """The library reads a directory as it reads the hub."""
+    places, _ = DeepscalerOptions(out=tmp_path / "out").places()
     for name, (path, rows) in COPIES.items():
-        hub = find_sources("hf")[name]
+        hub = places[name]
         write(tmp_path / hub.dataset / path, rows)
         card = CARD.format(configuration=hub.configuration or "default", split=hub.split, path=path)
         (tmp_path / hub.dataset / "README.md").write_text(card)
@@ -265,4 +269,4 @@ def test_the_sets_from_copies_of_their_repositories(tmp_path, monkeypatch, datas
     origin = files["olympiad_bench.parquet"][0]["extra_info"]["origin"]
     assert origin == "Hothan/OlympiadBench/OE_TO_maths_en_COMP/train#1"
     arguments = manifest_of(tmp_path / "out")["arguments"]
-    assert arguments["hub"]["minerva"]["revision"] == find_sources("hf")["minerva"].revision
+    assert arguments["hub"]["minerva"]["revision"] == places["minerva"].revision

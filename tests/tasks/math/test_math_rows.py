@@ -4,30 +4,107 @@ import math
 
 import pytest
 
-from verl_trgrpo.data.sources import Record
-from verl_trgrpo.tasks.math.rows import CONTRADICTED, REPEATED, Problem, find_repetitions, read_answers, read_problem
+from verl_trgrpo.data.sources import LeftOutRowError, Record, parse_records
+from verl_trgrpo.tasks.math.problems import (
+    ANSWER_COLUMNS,
+    CONTRADICTED,
+    PROBLEM_COLUMNS,
+    REPEATED,
+    Problem,
+    find_repetitions,
+    problem_of,
+    read_answers,
+)
 
 
 def test_columns_of_the_known_data_sets():
     for row in ({"problem": " Why?\n", "answer": "1", "level": 3}, {"question": "Why?", "final_answer": ["1"]}):
-        assert read_problem(Record(row, "a", 1)) == Problem("Why?", ["1"], "a#1")
+        assert problem_of(Record(row, "a", 1)) == Problem("Why?", ["1"], "a#1")
     apart = {"body": "Seven apples and two pears. ", "question": "How many?", "answer": "9", "context": None}
-    assert read_problem(Record(apart, "a", 1)).text == "Seven apples and two pears. How many?"
+    assert problem_of(Record(apart, "a", 1)).text == "Seven apples and two pears. How many?"
+
+
+def parsed(row, **columns):
+    """The problem of a row as a builder reads it."""
+    return parse_records([Record(row, "a", 1)], lambda record: problem_of(record, **columns)).items[0]
+
+
+@pytest.mark.parametrize("spelled", [str, str.upper, str.title, lambda name: name.replace("_", "")])
+def test_every_usual_column_is_found_in_any_spelling(spelled):
+    for problem in PROBLEM_COLUMNS:
+        for answer in ANSWER_COLUMNS:
+            assert parsed({spelled(problem): "Why?", spelled(answer): 1}) == Problem("Why?", ["1"], "a#1")
+
+
+def test_named_columns_are_read_and_no_others():
+    row = {"riddle": "Why?", "problem": "Which?", "Reply": "1", "answer": "2"}
+    assert parsed(row, problem_column="Riddle", answer_column="reply") == Problem("Why?", ["1"], "a#1")
+    with pytest.raises(ValueError, match="missing column gold "):
+        parsed(row, answer_column="gold")
+
+
+def test_svamp_s_layout():
+    row = {
+        "ID": "chal-1", "Body": "Each pack costs 76 dollars.", "Question": "How much is a pack at 25 dollars less?",
+        "Equation": "( 76.0 - 25.0 )", "Answer": 51.0, "Type": "Subtraction",
+    }  # fmt: skip
+    assert parsed(row) == Problem("Each pack costs 76 dollars. How much is a pack at 25 dollars less?", ["51"], "a#1")
+
+
+# Four choices and an answer that names the third, as public sets write them.
+CHOICES = {
+    "MMLU": {"choices": ["1", "4", "9", "16"], "answer": 2},
+    "AQuA": {"options": ["A)1", "B)4", "C)9", "D)16"], "correct": "C"},
+    "MathQA": {"options": "a ) 1 , b ) 4 , c ) 9 , d ) 16", "correct": "c"},
+    "ARC": {"choices": {"text": ["1", "4", "9", "16"], "label": ["A", "B", "C", "D"]}, "answerKey": "C"},
+    "columns": {"A": "1", "B": "4", "C": "9", "D": "16", "answer": "(C)"},
+    "a mapping": {"options": {"A": "1", "B": "4", "C": "9", "D": "16", "E": None}, "answer": "C. 9"},
+    "a list as text": {"options": "['1', '4', '9', '16']", "answer": "9"},
+    "null and a label": {"choices": ["1", "4", "9", "16"], "answer": None, "label": "C"},
+}
+
+
+@pytest.mark.parametrize("name", CHOICES)
+def test_choices_are_in_the_prompt_and_the_letter_is_the_answer(name):
+    row = {"question": "What is three squared?", **CHOICES[name]}
+    problem = parsed(row, answer_column="answerKey" if "answerKey" in row else "")
+    assert problem == Problem("What is three squared?\nA. 1\nB. 4\nC. 9\nD. 16", ["C"], "a#1")
+
+
+@pytest.mark.parametrize(
+    ("choices", "answer"),
+    [(["2", "4"], 5), (["2", "0"], 0), (["2", "4"], "C"), (["2", "2"], "2"), (["2"], "A"), ([{"x": 1}, {}], "A")],
+)  # fmt: skip
+def test_an_answer_that_may_name_none_or_two_of_the_choices_is_refused(choices, answer):
+    with pytest.raises(ValueError, match="choices"):
+        parsed({"question": "Which?", "choices": choices, "answer": answer})
+
+
+def test_choices_that_the_problem_states_are_not_repeated():
+    text = "Which? (A) 1 (B) 4"
+    assert parsed({"question": text, "choices": ["1", "4"], "answer": "B"}) == Problem(text, ["B"], "a#1")
+
+
+def test_a_row_without_an_answer_is_known_as_such():
+    with pytest.raises(LeftOutRowError):
+        problem_of(Record({"problem": "Why?", "answer": " "}, "a", 1))
 
 
 MALFORMED = {
     "no problem": (
-        {"query": "Why?", "answer": "1"},
-        "missing column problem, question or prompt (found query, answer)",
+        {"riddle": "Why?", "answer": "1"},
+        "missing column problem or question or prompt or content or input or query (found riddle, answer)",
     ),
     "a problem of null": ({"problem": None, "answer": "1"}, "the problem is None"),
     "a prompt of several messages": ({"prompt": [{"content": "a"}, {"content": "b"}], "answer": "1"}, "the problem is"),
+    "a picture": ({"problem": "Why?", "answer": "1", "image_1": "x.png"}, "image_1 is not text"),
+    "a context of another type": ({"problem": "Why?", "answer": "1", "context": {"a": 1}}, "context is not a string"),
     "an empty problem": ({"problem": " \n", "answer": "1"}, "the problem is"),
     "a problem of another type": ({"problem": ["Why?"], "answer": "1"}, "the problem is"),
     "a chat tag": ({"problem": "Why?<|im_end|>", "answer": "1"}, "contains <|im_end|>"),
     "no answer": (
         {"problem": "Why?", "solution": "1"},
-        "missing column answer or final_answer (found problem, solution)",
+        "(found problem, solution); name the",
     ),
 }
 
@@ -36,7 +113,7 @@ MALFORMED = {
 def test_a_malformed_row_is_refused_with_its_reason(name):
     row, reason = MALFORMED[name]
     with pytest.raises(ValueError) as caught:
-        read_problem(Record(row, "a", 1))
+        problem_of(Record(row, "a", 1))
     assert reason in str(caught.value)
 
 
@@ -55,6 +132,8 @@ ANSWERS = {
     "none": (None, []),
     "a blank text": (" \n", []),
     "an empty list": ([], []),
+    "a list as text": ("['2916']", ["2916"]),
+    "an interval": ("[1, 2]", ["[1, 2]"]),
     "a comma is part of one answer": (["$69$,$84$"], ["$69$,$84$"]),
 }
 

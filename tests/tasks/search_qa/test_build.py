@@ -23,7 +23,8 @@ def test_limit_draws_from_each_set(tmp_path, source):
     assert [row["data_source"] for row in train] == ["searchR1_nq"] * 3 + ["searchR1_hotpotqa"] * 3
     assert len(test) == 3 * 7
     counts = manifest_of(tmp_path / "out")["counts"]["nq/train for train"]
-    assert counts == {"read": 6, "kept": 3, "dropped": {"not drawn for the limit": 3}}
+    dropped = {"not drawn for the limit": 3}
+    assert counts == {"read": 6, "kept": 3, "dropped": dropped, "columns_not_read": ["metadata"]}
 
 
 def test_a_row_without_id_is_known_by_its_number(tmp_path):
@@ -60,11 +61,15 @@ MALFORMED = {
 
 
 @pytest.mark.parametrize("change", MALFORMED.values(), ids=MALFORMED)
-def test_a_malformed_row_stops_the_build(tmp_path, capsys, change):
-    write_jsonl(tmp_path / "nq" / "train.jsonl", [FOUR[0], FOUR[1] | change, FOUR[2]])
-    assert run(tmp_path / "out", "--source", tmp_path, *TRAIN_ONLY) == 2
-    assert "nq/train, row 2: " in capsys.readouterr().err
-    assert not (tmp_path / "out").exists()
+def test_a_malformed_row_costs_itself_and_is_named_and_a_file_of_them_stops_the_build(tmp_path, capsys, caplog, change):
+    source = write_jsonl(tmp_path / "nq" / "train.jsonl", [FOUR[0], FOUR[1] | change, FOUR[2]])
+    assert run(tmp_path / "out", "--source", tmp_path, *TRAIN_ONLY) == 0
+    assert "nq/train, row 2: " in caplog.text
+    counts = manifest_of(tmp_path / "out")["counts"]["nq/train for train"]
+    assert (counts["kept"], sum(counts["dropped"].values()), counts["rows_not_used"]) == (2, 1, ["nq/train#2"])
+    write_jsonl(source, [FOUR[0] | change] * 2)
+    assert run(tmp_path / "none", "--source", tmp_path, *TRAIN_ONLY) == 2
+    assert "nq/train, row 1: " in capsys.readouterr().err and not (tmp_path / "none").exists()
 
 
 def test_missing_columns_are_named_with_those_that_were_found(tmp_path, capsys):

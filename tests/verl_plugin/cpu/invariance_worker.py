@@ -173,7 +173,7 @@ def run_rank(rank: int, batch: Batch, cases: Sequence[Case]) -> list[Update]:
 @functools.cache
 def configuration(*overrides: str) -> Any:
     """The composed configuration of a run."""
-    from verl_trgrpo.runs.compose import quoted
+    from verl_trgrpo.runs.overrides import quoted
 
     fixed = [
         "platform=cpu", f"actor_rollout_ref.model.path={quoted(CHECKPOINT)}",

@@ -2,6 +2,7 @@
 
 import importlib.metadata
 import json
+import re
 
 import pytest
 import torch
@@ -9,7 +10,14 @@ from verl.utils import torch_functional
 
 from tests.conftest import composed
 from tests.fresh import run_fresh
+from verl_trgrpo.checks.check import check
+from verl_trgrpo.verl_plugin.cpu import CPU_ENVIRONMENT
 from verl_trgrpo.verl_plugin.cpu.platform import PlatformCPU
+
+MICRO_BATCHES = [
+    f"actor_rollout_ref.{part}=1"
+    for part in ("actor.ppo_micro_batch_size_per_gpu", "rollout.log_prob_micro_batch_size_per_gpu")
+]
 
 # What a process of veRL has to say about itself.
 QUESTIONS = """
@@ -97,3 +105,50 @@ def test_entropies_of_bfloat16_logits_are_computed_in_float32():
         for compute in (torch_functional.entropy_from_logits, torch_functional.entropy_from_logits_with_chunking)
     )
     assert chunked < 1e-3 < 1e-2 < plain
+
+
+# veRL's trainer as far as the start of Ray, of which it says that it was reached.
+TRAINER = """
+import ray, runpy, sys
+
+def reached(**_):
+    sys.exit("RAY STARTS")
+
+ray.init = reached
+sys.argv = ["main_ppo", *{words}]
+try:
+    runpy.run_module("verl.trainer.main_ppo", run_name="__main__", alter_sys=True)
+except SystemExit as end:
+    print(f"ENDED {{end}}")
+"""
+
+
+@pytest.mark.parametrize(
+    "lacks", [[], ["VERL_PLATFORM"], ["OMP_WAIT_POLICY", "VLLM_CPU_KVCACHE_SPACE"], [*CPU_ENVIRONMENT]]
+)
+def test_verl_s_trainer_asks_for_the_variables_that_it_lacks_before_ray_starts(lacks, tmp_path):
+    variables = {name: value for name, value in CPU_ENVIRONMENT.items() if name not in lacks}
+    words = ["+algorithm=tr_grpo", "+platform=cpu", f"hydra.run.dir={tmp_path / 'hydra'}", *MICRO_BATCHES]
+    ended = run_fresh(TRAINER.format(words=words), variables).out.rpartition("ENDED ")[2]
+    if not lacks:
+        assert ended == "RAY STARTS\n"
+        return
+    assert ended.count("\n") == 1 and not any(tmp_path.iterdir())
+    line = re.search("`export ([^`]+)`", ended)[1]
+    assert dict(word.split("=") for word in line.split()) == {name: CPU_ENVIRONMENT[name] for name in lacks}
+
+
+def test_other_platforms_and_the_check_need_no_variables(monkeypatch, tmp_path):
+    words = ["+algorithm=tr_grpo", f"hydra.run.dir={tmp_path / 'hydra'}", *MICRO_BATCHES]
+    assert run_fresh(TRAINER.format(words=words)).out.endswith("ENDED RAY STARTS\n")
+    for name in CPU_ENVIRONMENT:
+        monkeypatch.delenv(name, raising=False)
+    assert any("main_ppo needs `export VERL_PLATFORM=cpu " in found.message for found in on_cpu())
+    for name, value in CPU_ENVIRONMENT.items():
+        monkeypatch.setenv(name, value)
+    assert not any("export" in found.message for found in on_cpu())
+
+
+def on_cpu():
+    words = ["+platform=cpu", *MICRO_BATCHES, "actor_rollout_ref.ref.log_prob_micro_batch_size_per_gpu=1"]
+    return check(composed(words, "ppo_trainer"), need_files=False).findings

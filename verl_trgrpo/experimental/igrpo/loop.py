@@ -174,8 +174,8 @@ class DraftAgentLoop(SingleTurnAgentLoop):
         if not view["trainer.use_v1"] and prompts % workers:
             message = (
                 f"trainer.use_v1=false: with data.train_batch_size={prompts}, which is not a multiple of "
-                f"{ROLLOUT}.agent.num_workers={workers}, two workers would share a group, each with drafts of its own; correct "
-                "one of them, or set use_v1=true"
+                f"{ROLLOUT}.agent.num_workers={workers}, two workers would share a group, each with drafts of its own; set "
+                f"trainer.use_v1=true, or data.train_batch_size to a multiple of {workers}"
             )
             return [Finding.error("trainer.use_v1", message)]
         room, longest = view["data.max_prompt_length"], view["data.max_response_length"]
@@ -183,7 +183,7 @@ class DraftAgentLoop(SingleTurnAgentLoop):
             return []
         message = (
             f"data.max_prompt_length={room}: does not hold a prompt and a draft of data.max_response_length={longest} tokens, so "
-            "such drafts are left out; raise it"
+            "such drafts are left out; raise data.max_prompt_length"
         )
         return [Finding.warning("data.max_prompt_length", message)]
 

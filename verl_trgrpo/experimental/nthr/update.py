@@ -46,7 +46,7 @@ def check_engine(actor: Any) -> None:
     )
     raise_invalid(
         [
-            f"{setting} hides hidden states or logits from policy_loss.nthr; set it to {right}"
+            f"{setting} hides hidden states or logits from policy_loss.nthr; set {setting.partition('=')[0]}={right}"
             for setting, wrong, right in settings
             if wrong
         ]

@@ -18,8 +18,18 @@ from typing import Annotated, Any
 
 from verl_trgrpo.common.progress import Progress, no_progress
 from verl_trgrpo.common.text import shorten
-from verl_trgrpo.data.sources import Record, find_files, load_hub, parse_records, read_records, warn_of_test_files
-from verl_trgrpo.data.write import BuilderOptions, counts
+from verl_trgrpo.data.sources import (
+    Parsed,
+    Record,
+    SourceFiles,
+    find_source_files,
+    load_hub,
+    parse_records,
+    plain_name,
+    read_records,
+    warn_of_test_files,
+)
+from verl_trgrpo.data.write import NOT_ASKED_FOR, BuilderOptions, counts
 from verl_trgrpo.tasks.knights_and_knaves.logic import MAX_PEOPLE, canonical_key, parse_statements, unique_solution
 from verl_trgrpo.tasks.knights_and_knaves.puzzles import (
     Puzzle,
@@ -41,6 +51,11 @@ HUB_REVISION = "2f68547989981b1af37cb3dde5fdefa847aa8619"
 
 PUZZLE_COLUMNS = ("quiz", "names", "solution", "statements")
 
+# Other columns of the public data: the solution in other words, and a prompt of its own in files for veRL.
+_UNNEEDED = (
+    "knight_knave", "solution_text", "cot_head", "cot_repeat_steps", "cot_foot", "prompt", "ability", "reward_model",
+)  # fmt: skip
+
 # Reasons for dropping rows, in the manifest.
 REPEATS = "repeats a puzzle up to names and order"
 LEAKS = "equals a test puzzle up to names and order"
@@ -60,7 +75,7 @@ class KkOptions(BuilderOptions):
             7 people; from files or the hub fewer, if repeated puzzles leave fewer.
         source: generate (needs no network), hf (the public data set on the Hugging Face hub, licence CC BY-NC-SA 4.0), or
             a .jsonl, .jsonl.gz, .json, .parquet or .arrow file in its format; a directory stands for its files, and if it has
-            directories train and test for both.
+            directories train and test for both. Other files in it are a warning.
     """
 
     people: tuple[int, ...] = ()
@@ -114,32 +129,35 @@ def build_kk(options: KkOptions, progress: Progress = no_progress) -> dict[str, 
     Raises:
         ValueError: the source cannot give what is requested, or the directory cannot be written.
     """
-    files = {} if options.source in ("generate", "hf") else source_files(Path(options.source))
+    source = Path(options.source)
+    found = SourceFiles(source, {}) if options.source in ("generate", "hf") else find_puzzle_files(source, options.out)
+    files = found.parts
     warn_of_test_files(files.get("train", ()))
     data_set = options.data_set(
         "kk",
         "kk",
         inputs={f"{split}/{path.name}": path for split, paths in files.items() for path in paths},
+        left_out=found.left_out,
         libraries={"generate": ["reasoning-gym", "numpy"], "hf": ["datasets"]}.get(options.source, []),
     )
     if data_set.is_there():
         return None
-    splits, found = make_splits(options, files, progress)
+    splits, counted = make_splits(options, files, progress)
     rows = {split: [puzzle_row(puzzle) for puzzle in puzzles] for split, puzzles in splits.items()}
-    return data_set.write(rows, kk_schema(), found)
+    return data_set.write(rows, kk_schema(), counted)
 
 
 def make_splits(
     options: KkOptions, files: Mapping[str, list[Path]], progress: Progress = no_progress
 ) -> tuple[Splits, dict[str, dict[str, Any]]]:
-    """Return the puzzles of each split in random order, and the counts of their sources; `files` as of `source_files`."""
+    """Return the puzzles of each split in random order, and the counts of their sources; `files` as of `find_puzzle_files`."""
     people, train, test = options.sizes
     found: dict[str, dict[str, Any]] = {}
     if options.source == "generate":
         sizes = {split: dict.fromkeys(people, count or 0) for split, count in (("train", train), ("test", test))}
         splits = generate_splits(sizes["train"], sizes["test"], options.seed, progress=progress)
     else:
-        has_test = options.source == "hf" or files["test"]
+        has_test = options.source == "hf" or "test" in files
         splits, found = choose_puzzles(
             people,
             _records(options, files, "train"),
@@ -217,13 +235,17 @@ def choose_puzzles(
         at_most: there may be fewer puzzles than requested, but some for train and test each.
 
     Raises:
-        ValueError: malformed rows, or fewer puzzles than requested.
+        ValueError: a file without a row that can be used, or fewer puzzles than requested.
     """
     if test_records is None and test is None:
         raise ValueError("test is missing; give the number of test puzzles per number of people")
-    pool, test_pool = _by_size(records), _by_size(test_records or ())
+    read_rows = {"train rows": _parse(records), "test rows": _parse(test_records or ())}
+    pool, test_pool = (_by_size(parsed.items) for parsed in read_rows.values())
     splits: Splits = {"train": [], "test": []}
-    found = {}
+    # Rows and columns that are left out before a size is known, and other sizes.
+    found = {name: more for name, parsed in read_rows.items() if (more := parsed.counts(0, {})) != counts(0, {})}
+    for n_people in sorted({*pool, *test_pool} - {*people}):
+        found[f"{n_people}ppl"] = counts(0, {NOT_ASKED_FOR: len(pool[n_people]) + len(test_pool[n_people])})
     for n_people in people:
         read = len(pool[n_people]) + len(test_pool[n_people])
         distinct, distinct_test = _distinct(pool[n_people]), _distinct(test_pool[n_people])
@@ -241,21 +263,29 @@ def choose_puzzles(
             splits[split] += puzzles
         kept = len(trains) + len(tests)
         dropped = {REPEATS: read - len(distinct) - len(distinct_test), LEAKS: len(distinct) - len(clean)}
-        found[f"{n_people}ppl"] = counts(kept, {**dropped, "not asked for": read - kept - sum(dropped.values())})
+        found[f"{n_people}ppl"] = counts(kept, {**dropped, NOT_ASKED_FOR: read - kept - sum(dropped.values())})
     return splits, found
 
 
-def source_files(path: Path) -> dict[str, list[Path]]:
-    """Return the files with puzzles, and those with the test puzzles (none: the former are split).
+def find_puzzle_files(source: Path, out: Path) -> SourceFiles:
+    """Return the files with puzzles, as the part train, and those with test puzzles (none: the former are split).
 
-    A directory stands for its data files, or for those of its directories ``train`` and ``test``, as on the hub.
+    Puzzles of a directory are in its files and in those of its directories ``train`` and ``test``, as on the hub; `out` is the
+    directory to build.
 
     Raises:
         ValueError: there are no such files.
     """
-    if (path / "train").is_dir() and (path / "test").is_dir():
-        return {"train": find_files(path / "train"), "test": find_files(path / "test")}
-    return {"train": find_files(path), "test": []}
+
+    def part_of(shown: Path) -> str:
+        directory = plain_name(str(shown.parent))
+        return {"": "train"}.get(directory, directory if directory in ("train", "test") else "")
+
+    expected = "puzzles in files of the directory itself, or of its directories train and test"
+    found = find_source_files(source, out, part_of, expected)
+    if "train" not in found.parts:
+        raise ValueError(f"{source} has test puzzles only; expected {expected}")
+    return found
 
 
 def puzzle_from_row(row: Mapping[str, Any], origin: str = "") -> Puzzle:
@@ -281,13 +311,17 @@ def puzzle_from_row(row: Mapping[str, Any], origin: str = "") -> Puzzle:
     if (row.get("solution_text_format") or truth) != truth:
         raise ValueError(f"solution_text_format={row['solution_text_format']!r}, but the solution reads {truth!r}")
     if score_knights_and_knaves(format_response("", names, solution), truth).acc < 1:
-        raise ValueError(f"names={names!r}: an answer with these cannot get full marks; change them")
+        raise ValueError(f"names={names!r}: an answer with these cannot get full marks; give other names")
     return Puzzle(quiz, tuple(names), statements, solution, origin)
 
 
-def _by_size(records: Iterable[Record]) -> defaultdict[int, list[Puzzle]]:
+def _parse(records: Iterable[Record]) -> Parsed[Puzzle]:
+    return parse_records(records, lambda record: puzzle_from_row(record.row, record.origin), _UNNEEDED)
+
+
+def _by_size(puzzles: Iterable[Puzzle]) -> defaultdict[int, list[Puzzle]]:
     by_size: defaultdict[int, list[Puzzle]] = defaultdict(list)
-    for puzzle in parse_records(records, lambda record: puzzle_from_row(record.row, record.origin)):
+    for puzzle in puzzles:
         by_size[len(puzzle.names)].append(puzzle)
     return by_size
 

@@ -25,6 +25,7 @@ from verl_trgrpo.tasks.math.forms import (
     Kind,
     has_members,
     is_left_side,
+    is_variable,
     split_name,
     split_qualifier,
 )
@@ -60,17 +61,22 @@ _ANY_RELATION = re.compile(
     r"=|<|>|\\(?:leq|geq|neq|equiv|approx|sim|in|notin|mid|nmid|subset|perp|parallel)(?![a-zA-Z])"
 )  # a=b; 3\mid n; n\equiv 1
 _MATRIX = re.compile(
-    r"[(\[]?\\begin\{([pbB]?(?:small)?matrix|array)\}(.*)\\end\{\1\}[)\]]?", re.DOTALL
+    r"[(\[]?\\begin\{([pbB]?(?:small)?matrix|array)\}((?:(?!\\begin).)*)\\end\{\1\}[)\]]?", re.DOTALL
 )  # \begin{pmatrix}1&2\end{pmatrix}
 # What words by themselves mean, without a plural
 _MEANINGS = {
     **dict.fromkeys(["no solution", "no real solution", "empty set", "the empty set", "no such number"], r"\emptyset"),
-    "infinity": r"\infty", "infinitely many solution": r"\text{infinitely many}", "all real number": r"\mathbb{R}",
+    **dict.fromkeys(["infinity", "infinitely many", "infinitely many solution"], r"\infty"), "all real number": r"\mathbb{R}",
     "all real": r"\mathbb{R}", "all nonzero real number": r"\mathbb{R}\setminus\{0\}", "all positive real number": r"(0,\infty)",
 }  # fmt: skip
 _COMPOUND = re.compile(r"(?<![0-9.])([0-9]+(?:\.[0-9]+)?)\\text\{ ?([a-zA-Z]+) ?\}")  # 2\text{ h }30\text{ min}
 _UNEQUAL = re.compile(rf"({VARIABLE})\\neq ?([^,]+(?:,-?[0-9./]+)*)")  # x\neq 1,2
 _ABSOLUTE = re.compile(rf"\|(?!{COMPLEX})({VARIABLE})\|(<|>|\\leq|\\geq) ?([^-|=<>]+)")  # |x|<3
+_TERM = re.compile(
+    r"(?P<before>[^&,]*?)(?P<array>\\begin\{(?P<kind>[pbB]?(?:small)?matrix|array)\}(?:(?!\\begin).)*\\end\{(?P=kind)\}"
+    r"|(?<![fgh])\([^()]*,[^()]*\))(?P<behind>(?![_^!'])[^&,]*)",
+    re.DOTALL,
+)  # 2\begin{pmatrix}1&2\end{pmatrix}; t(1,2)
 _CASES = re.compile(
     r"(?:(?:\\\{)?\\begin\{array\}|\\begin\{cases\})(.*)\\end\{(?:array|cases)\}(?:\\\})?", re.DOTALL
 )  # \begin{cases}x&x>0\end{cases}; \{\begin{array}x&x>0\end{array}
@@ -78,13 +84,16 @@ _CONDITION = re.compile(r"^\\text\{ ?(?:if|for|when|where) ?\}|^(?:if|for|when)(
 _POINT = re.compile(r"([A-Z])(\(.*,.*\))", re.DOTALL)  # P(1,2)
 _TEXT_ALONE = re.compile(r"\\text\{([^{}]*)\}")  # \text{east}
 _PLUS_MINUS = re.compile(r"\\(?:pm|mp)(?![a-zA-Z])")  # 1\pm\sqrt{5}
-_NUMERAL = re.compile(r"\(?([0-9A-F]+)\)?_(?:([0-9])|\{([0-9]+)\})")  # 52_8: another base is part of the answer
+_NUMERAL = re.compile(r"\(?([0-9A-F]+)\)?_(?:([0-9])|\{\(?([0-9]+)\)?\})")  # 52_8: another base is part of the answer
 _SET_OF = re.compile(
     rf"\\\{{({VARIABLE})(?:\\in(?:\\mathbb\{{R\}}|\s*\(-\\infty,\+?\\infty\)))?(?:\\mid|:|\\vert|\|)(.+)\\\}}",
     re.DOTALL,
 )  # \{x\mid 1<x<2\}; \{x\in\mathbb{R}:x>2\}
+_LOGICAL_OR = re.compile(r"\\(?:vee|lor)(?![a-zA-Z]) ?")  # x<1\vee x>2
 _FRENCH = re.compile(r"([\]\[])([^\[\],]+,[^\[\],]+)([\]\[])")  # ]1,2[
-_TWO_WAYS = re.compile(rf"[-+]?[0-9]+(?:{GROUP}[0-9]{{3}}|(?:{GROUP}[0-9]+){{5,}})")  # 15\ue001450
+_TWO_WAYS = re.compile(
+    rf"(?:[a-zA-Z]=(?=[0-9]+{GROUP}[0-9]+{GROUP}))?[-+]?[0-9]+(?:{GROUP}[1-9][0-9]*)+"
+)  # 15\ue001450
 _UNMERGED = re.compile(
     rf"[(\[](?![^()\[\]]*(?:\*|\\times|\\cdot))[^()\[\],]*{GROUP}[^()\[\],]*[)\]]|\\\{{[^{{}},]*{GROUP}[^{{}},]*\\\}}"
 )  # (1\ue001250), but not (5\ue001000\cdot2); \{1\ue001250\}
@@ -94,8 +103,8 @@ _UNMERGED = re.compile(
 def read_forms(text: str, *, gold: bool = False) -> tuple[Form, ...]:
     """Return the readings of a normalized text; two where commas may separate thousands or values, as in `1,234`.
 
-    In a ground truth commas separate thousands where they can, so that `x=1,250` does not take `(1,250)`. Two are read both
-    ways: a bare `15,450`, which public data also write for two values, and a number longer than anybody writes.
+    In a ground truth commas separate thousands, so that `x=1,250` does not take `(1,250)`, but for bare numbers such as `15,450`,
+    which public data also write for several values, and `x=120,210,312`.
     """
     if (
         any(depth > _MAX_NESTING for _, depth in brackets(text))
@@ -105,11 +114,23 @@ def read_forms(text: str, *, gold: bool = False) -> tuple[Form, ...]:
     if choice := _read_choice(text):
         return (choice,)
     text = split_qualifier(text)
+    if (beside := _read_approximated(text)) is not None:
+        return (beside,)
     if GROUP not in text:
         return (_read(text),)
     kept = _UNMERGED.sub(lambda match: match[0].replace(GROUP, ","), text)
     texts = [*dict.fromkeys([kept.replace(GROUP, ""), text.replace(GROUP, ",")])]
     return tuple(map(_read, texts[:1] if gold and not _TWO_WAYS.fullmatch(text) else texts))
+
+
+def _read_approximated(text: str) -> Form | None:
+    r"""Read an exact value with a decimal beside it, `\sqrt2\approx1.41`, but not `x\approx5`."""
+    parts = split_top_level(text, r"\approx")
+    number = read_number(parts[1]) if len(parts) == 2 and not is_variable(parts[0]) else None
+    if number is None or number.last_place is None:
+        return None
+    form = _read(parts[0])
+    return None if form.items or form.kind != "value" else replace(form, approximation=number)
 
 
 def _read_choice(text: str) -> Form | None:
@@ -151,6 +172,7 @@ def _read(text: str) -> Form:
         _read_set_builder(text)
         or _read_inequality(text)
         or _read_bracketed(text)
+        or _read_combination(text)
         or _read_ratio(text)
         or _read_single(text)
     )
@@ -179,10 +201,13 @@ def _read_list(parts: list[str]) -> Form:
 
 
 def _read_set_builder(text: str) -> Form | None:
-    r"""Read `\{x\mid1<x<2\}` as the interval."""
-    match = _SET_OF.fullmatch(text)
-    form = _read(match[2].strip()) if match else None
-    return form if match and form and form.name == match[1] and form.kind not in ("value", "word") else None
+    r"""Read `\{x\mid1<x<2\}` as the interval, and conditions joined by "or" as their union."""
+    if (match := _SET_OF.fullmatch(text)) is None:
+        return None
+    form = _read(_LOGICAL_OR.sub("," + OR, match[2]).strip())
+    conditions = form.items if form.kind == "list" and not form.name else (form,)
+    named = all(item.name == match[1] and item.kind not in ("word", "relation") for item in conditions)
+    return form if named and any(item.items for item in conditions) else None
 
 
 def _read_bracketed(text: str) -> Form | None:
@@ -206,10 +231,38 @@ def _read_bracketed(text: str) -> Form | None:
         return Form("list", items=form.items if form.kind == "list" else (form,), braces=True)
     if text[:1] in ("(", "[") and text[-1:] in (")", "]") and enclosed(text):
         if parts := _parts(text[1:-1], ","):
+            if text[0] + text[-1] == "()" and len(_PLUS_MINUS.findall(text)) == 1:
+                return _read_single(text)  # (\pm3,0) are two points
             return Form(cast("Kind", text[0] + text[-1]), items=tuple(map(_read, parts)))
         if text[0] + text[-1] == "()":
             return _read(text[1:-1])
     return None
+
+
+def _read_combination(text: str) -> Form | None:
+    r"""Read matrices or points with factors, such as `3\begin{pmatrix}1&2\end{pmatrix}` and `(1,2)+t(3,5)`, cell by cell."""
+    signs = [match for match, depth in brackets(text, "|(?P<sign>[-+])") if match["sign"] and depth == 0]
+    ends = [(0, 0), *(match.span() for match in signs), (len(text), len(text))]
+    terms = [(text[a:b], _TERM.fullmatch(text[b:c])) for (a, b), (c, _) in pairwise(ends) if text[a:c]]
+    factors = [sign + (term["before"] + term["behind"] or "1") for sign, term in terms if term]
+    arrays = [_read_bracketed(term["array"]) for _, term in terms if term]
+    shapes = {(form.kind, tuple(len(row.items) for row in form.items)) for form in arrays if form}
+    if len(factors) < len(terms) or len(shapes) != 1 or (r"\begin" not in text and not {"1", "+1"} & {*factors}):
+        return None
+    return _combined(factors, [form for form in arrays if form])
+
+
+def _combined(factors: list[str], forms: list[Form]) -> Form:
+    if forms[0].items:
+        return replace(
+            forms[0], items=tuple(_combined(factors, [*cells]) for cells in zip(*(f.items for f in forms), strict=True))
+        )
+    text = "".join(rf"+({factor})\cdot({form.text})" for factor, form in zip(factors, forms, strict=True))[1:]
+    numbers = [(read_number(factor), form.number) for factor, form in zip(factors, forms, strict=True)]
+    if any(factor is None or cell is None for factor, cell in numbers):
+        return Form("value", text)
+    value = sum(factor.value * cell.value for factor, cell in numbers if factor and cell)
+    return Form("value", str(value), number=Number(Fraction(value)))
 
 
 def _read_inequality(text: str) -> Form | None:

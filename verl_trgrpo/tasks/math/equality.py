@@ -17,7 +17,7 @@ from verl_trgrpo.tasks.math.forms import (
     names_differ,
     same_sets,
 )
-from verl_trgrpo.tasks.math.numbers import equal_numbers, has_many_places
+from verl_trgrpo.tasks.math.numbers import Number, equal_numbers, has_many_places
 from verl_trgrpo.tasks.math.spelling import GROUP, normalize
 from verl_trgrpo.tasks.math.units import SPACED_SYMBOLS, UNKNOWN, Unit, counted_words, in_base_units
 
@@ -78,7 +78,7 @@ def equal_answers(
 
 def alternatives(gold: str) -> list[str]:
     r"""Return the ground truths that a string names: `0.09 \text{ OR } \frac{9}{100}` names two; its own box is removed."""
-    if gold.count(r"\boxed") == 1:
+    if r"\boxed" in gold:
         gold = read_answer(gold, "box") or gold
     return [part for part in _ALTERNATIVES.split(gold) if part.strip()] or [gold]
 
@@ -210,6 +210,8 @@ class _Comparison:
             return False
         if not all(self.formulas(gold.text, part) for part in answer.chain):
             return False
+        if answer.approximation is not None and not self.fits(answer.text, answer.approximation):
+            return False
         units = {gold.unit, answer.unit}
         if units == {_DEGREE, _RADIAN} or (units == {_DEGREE, None} and r"\pi" in gold.text + answer.text):
             return self.formulas(_in_radians(gold), _in_radians(answer))
@@ -219,6 +221,12 @@ class _Comparison:
             # Arithmetic that is left to do, such as the question itself, is not an answer where a number is asked for.
             return answer.number is not None and equal_numbers(gold.number, answer.number, self.rounded_gold)
         return self.words_or_formulas(gold, answer)
+
+    def fits(self, text: str, approximation: Number) -> bool:
+        """Return whether a decimal is a value cut off or rounded at its last place."""
+        value, place = approximation.value, approximation.last_place or 1
+        halves = rf"\lfloor \frac{{2({text})}}{{{place}}}-({2 * value / place})\rfloor"
+        return any(self.same_formula(halves, number) for number in ("0", "-1", "1" if value >= 0 else "-2"))
 
     def units(self, gold: Unit | None, answer: Unit | None) -> bool:
         """Return whether a unit of a list, or words that the gold or the question have, stand behind the answer, or nothing."""

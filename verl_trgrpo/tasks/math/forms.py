@@ -38,6 +38,7 @@ class Form:
         last: of an equation whose left side is not a name, such as `x+y=10`: what follows its last `=`, if that is finished.
         chain: values in front of the last `=`, such as `2+3` of `x=2+3=5`, which have to be right, too.
         braces: a list is written as a set.
+        approximation: a decimal behind the value and `\approx`, which has to fit.
     """
 
     kind: Kind
@@ -49,6 +50,7 @@ class Form:
     last: Form | None = None
     chain: tuple[str, ...] = ()
     braces: bool = False
+    approximation: Number | None = None
 
 
 REAL_LINE = Form("()", items=(Form("value", r"-\infty"), Form("value", r"\infty")))
@@ -128,8 +130,8 @@ _VARIABLES = rf"\({VARIABLE}(?:,{VARIABLE})*\)"
 COMPLEX = r"(?:z|w|\\psi|\\Psi)(?![a-zA-Z])"
 """Letters that stand for complex numbers where an absolute value is taken."""
 SIMPLE_NAME = re.compile(
-    rf"{VARIABLE}(?:\^\{{-1\}})?(?:{_VARIABLES})?|{_VARIABLES}|\\vec\{{?{VARIABLE}\}}?"
-)  # x_1; f^{-1}(x); \vec{v}; (x,y)
+    rf"{VARIABLE}(?:\^\{{-1\}})?(?:{_VARIABLES})?|{_VARIABLES}|\\vec\{{?{VARIABLE}\}}?|{VARIABLE}:{VARIABLE}"
+)  # x_1; f^{-1}(x); \vec{v}; (x,y); V_1:V_2
 NAME_OF_FUNCTION = re.compile(rf"({VARIABLE}(?:\^\{{-1\}})?)\(({VARIABLE})\)")  # f(x)
 _MEMBER = re.compile(rf"({VARIABLE}|{_VARIABLES})\\(?:in|approx)(?![a-zA-Z]) ?(.+)", re.DOTALL)  # x\in[1,2]; x\approx 5
 NAME_BEHIND = re.compile(rf"([^=]+)=({VARIABLE})")  # 5=x
@@ -140,11 +142,13 @@ _QUANTITY = re.compile(
     re.DOTALL,
 )  # \angle ABC; |AB|; \frac{dy}{dx}; P(A|B); f(g(x)); \sum a_n; \text{Area}; AB
 _QUALIFIER = re.compile(
-    r",?(?:\\text\{)?[\s,]*\(?(?:for ?(?:all|any|every|each)|where)(?![a-zA-Z])(?P<rest>.*)|,\(?[kmnl]\\in ?\\mathbb\{Z\}\)?$",
+    r",?(?:\\text\{)?[\s,]*\(?(?:for ?(?:all|any|every|each)|\\forall|where)(?![a-zA-Z])(?P<rest>.*)"
+    r"|,?(?:\\text\{ ?for ?\})?\(?[kmnl]\\in ?\\mathbb\{Z\}\)?$",
     re.IGNORECASE | re.DOTALL,
 )  # f(x)=0 for all x; x,\text{ where }c\text{ is a constant}; 2n\pi,n\in\mathbb{Z}
 _QUALIFYING = re.compile(
-    r"\\text|\\in|\\mathbb\{[RCZN]\}|\\R|[{}(),.\s]|\b(?:real|reals|complex|numbers?|integers?|values?|of|the|constants?|arbitrary|is|are|an|any"
+    r"\\text|\\in(?![a-zA-Z])|(?:\\mathbb\{[RCZNQ]\}|\{[RCZNQ]\}|(?<=\\in)[RCZNQ])(?:[_^](?:[+*]|\{[+>0]{1,2}\}))?|\\R|[{}(),.\s]"
+    r"|\b(?:real|reals|complex|positive|natural|rational|numbers?|integers?|values?|of|the|constants?|arbitrary|is|are|an|any"
     r"|and|some)\b|(?<![a-zA-Z])[a-zA-Z](?:_\w)?(?![a-zA-Z])",
     re.IGNORECASE,
 )  # \text{real numbers }x_1; n\in\mathbb{Z}
@@ -187,8 +191,12 @@ _INDICES = frozenset(_INDEX_NAMES.split(" "))
 _LEFT_TOKEN = re.compile(
     r"\\text\{(?P<text>[^{}]*)\}|(?P<index>_\{\\text\{[^{}]*\}\}|_\{[a-zA-Z]+\})|\\(?P<command>[a-zA-Z]+)"
     r"|(?P<run>[a-zA-Z]+(?:[ -][a-zA-Z]+)*)"
-    r"|(?P<sign>\\[{}|,]|(?<![0-9]):|[0-9 ()\[\]{}|+*/^_'.,;!<=>&-])"
+    r"|(?P<sign>\\[{}|,]|(?<!(?<!_)[0-9]):|[0-9 ()\[\]{}|+*/^_'.,;!<=>&-])"
 )  # \text{Area of}; _{\text{max}}; \alpha; Area of the square; 7; +
+
+
+def is_variable(text: str) -> bool:
+    return re.fullmatch(VARIABLE, text) is not None
 
 
 def is_left_side(left: str) -> bool:

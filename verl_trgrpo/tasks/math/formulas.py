@@ -155,12 +155,15 @@ def _same(one: Tree, other: Tree, multiple: int = 0) -> bool:
             pass
     # Several letters in logarithms and roots are positive quantities: \ln\frac{a}{b} is \ln a-\ln b.
     positive = len(names) > 1 and bool(kinds & _DOMAINS) and not kinds & (_KINKS - _DOMAINS)
+    steps = _steps_over_integers(one, names) or _steps_over_integers(other, names)
     values: list[tuple[Any, Any, Any]] = []
-    for point in _points(one, other, names, kinds):
-        pair = _pair(one, other, point, "i" in kinds)
-        if pair is False and not (positive and min(point.values()) < 0):
-            return False
-        values += [pair] if isinstance(pair, tuple) else []
+    # (-10)^n has real values at integers alone.
+    for integers in (True,) if kinds & _INTEGRAL or steps else (False, True):
+        for point in _points(one, other, names, kinds, integers) if len(values) < _ENOUGH else ():
+            pair = _pair(one, other, point, "i" in kinds)
+            if pair is False and not (positive and min(point.values()) < 0):
+                return False
+            values += [pair] if isinstance(pair, tuple) else []
     if len(values) < (_ENOUGH if names else 1):
         return False
     with mpmath.workprec(2 * _PRECISION):
@@ -245,15 +248,12 @@ def _pair(one: Tree, other: Tree, point: Point, is_complex: bool) -> tuple[Any, 
     return None
 
 
-def _points(one: Tree, other: Tree, names: list[str], kinds: set[str]) -> Iterator[Point]:
-    """Yield points, the same for the same names in every process.
-
-    Steps of fractions agree with much that they are not, and their variables stand for integers.
-    """
+def _points(one: Tree, other: Tree, names: list[str], kinds: set[str], integers: bool) -> Iterator[Point]:
+    """Yield points, the same for the same names in every process: more where they are integers, as steps of fractions agree with
+    much that they are not."""
     if not names:
         yield {}
         return
-    integers = bool(kinds & _INTEGRAL) or _steps_over_integers(one, names) or _steps_over_integers(other, names)
     for point in range(24 if integers else 10):
         scale = 1 if point < 6 else (Fraction(1, 50), 60)[point % 2]
         yield {name: _coordinate(name, point, integers) * (1 if integers else scale) for name in names}

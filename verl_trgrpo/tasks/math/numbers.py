@@ -13,6 +13,7 @@ _MIN_ROUNDED_DIGITS, _BINARY_PLACES = 7, 12
 _DECIMAL = r"[0-9]+(?:\.[0-9]*)?|\.[0-9]+"
 _POWER_OF_TEN = r"10\^(?P<NAME>[0-9]|\{[-+]?[0-9]+\})"
 _FRACTION = re.compile(r"\\frac\{(-?[0-9]+)\}\{(-?[0-9]+)\}(?![0-9])")  # 1\frac{4}{5}
+_IN_PARENTHESES = re.compile(r"(?<![0-9)])\((-?[0-9]+)\)(?=/)|(?<=/)\((-?[0-9]+)\)(?![0-9])")  # (2)/(3)
 _WHOLE = re.compile(rf"[-+]?[0-9]{{1,{_MAX_DIGITS}}}")  # -12
 _NUMBER = re.compile(
     r"(?P<sign>[-+]?)(?:"
@@ -50,7 +51,11 @@ def read_number(text: str) -> Number | None:
         text = text.replace(GROUP, "")
     if _WHOLE.fullmatch(text):
         return Number(Fraction(int(text)))
-    match = _NUMBER.fullmatch(_FRACTION.sub(r" \1/\2", text)) if len(text) <= _MAX_DIGITS else None
+    match = (
+        _NUMBER.fullmatch(_FRACTION.sub(r" \1/\2", _IN_PARENTHESES.sub(r"\1\2", text)))
+        if len(text) <= _MAX_DIGITS
+        else None
+    )
     if match is None:
         return None
     sign, percent = -1 if match["sign"] == "-" else 1, match["percent"] is not None

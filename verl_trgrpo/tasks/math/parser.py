@@ -108,7 +108,7 @@ class _Parser:
 
     def __init__(self, tokens: list[tuple[str, str]], functions: Collection[str], by: str) -> None:
         self.tokens, self.functions, self.by = tokens, functions, by
-        self.place = self.depth = 0
+        self.place = self.depth = self.exponent_end = 0
         self.bars: list[str] = []
 
     @property
@@ -158,18 +158,26 @@ class _Parser:
                 tree = ("/", tree, self.signed())
             elif self.begins_factor():
                 before = self.tokens[self.place - 1]
-                if (
-                    (before[0] == "number" and (self.kind == "number" or self.text == "{"))
-                    or (self.kind == "number" and before[0] == "name")
-                    or (is_vector(tree) and self.vector())
-                ):
+                if self.merges(before) or (is_vector(tree) and self.vector()):
                     raise UnreadableFormulaError(f"{before[1]} and {self.text} stand side by side")
-                if self.kind == "number" and self.place > 1 and before[1] == "}" and tree[0] == "^":
-                    raise UnreadableFormulaError(f"whether {self.text} belongs to the exponent is not clear")
                 mixed = self.mixed(tree) if before[0] == tree[0] == "number" and self.text == r"\frac" else None
                 tree = mixed or self.juxtaposed(tree)
             else:
                 return tree
+
+    def merges(self, before: tuple[str, str]) -> bool:
+        """Return whether a number that follows may belong to what stands in front: `3 2`, `x2`, `x^25`.
+
+        It does not where it has its own power, unless a number stands in front on the line: `n2^n` and `2^4 3^m`, not `3 2^n`;
+        nor behind an exponent in braces.
+        """
+        if self.kind != "number":
+            return before[0] == "number" and self.text == "{"
+        exponent = self.place == self.exponent_end
+        powered = [text for _, text in self.tokens[self.place + 1 : self.place + 2]] == ["^"]
+        if before[0] == "number":
+            return not (exponent and powered)
+        return not powered and before[0] == "name"
 
     def juxtaposed(self, tree: Tree) -> Tree:
         factor = self.factor()
@@ -219,6 +227,7 @@ class _Parser:
                 if exponent == ("name", "T") and (tree[0] == "name" or base == "("):
                     raise UnreadableFormulaError("a transpose")
                 tree, raised = ("^", _ungrouped(tree), exponent), True
+                self.exponent_end = self.place
             elif self.text == "'":
                 tree = ("call", "prime", tree)
                 self.next()

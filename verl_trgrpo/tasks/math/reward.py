@@ -16,6 +16,7 @@ from functools import lru_cache, partial, wraps
 from typing import Any
 
 from verl_trgrpo.common.text import shorten
+from verl_trgrpo.data.rows import listed
 from verl_trgrpo.tasks.answer_form import (
     ANSWER_FORMS,
     PROMPT,
@@ -51,8 +52,8 @@ def score_math(
 
     Args:
         response: the decoded response without the prompt. Any string; the time is linear in its length.
-        ground_truth: str, int, float, or a list, tuple or array of those, of which any may match; or
-            a mapping with one of them under `target`.
+        ground_truth: str, int, float, or a list, tuple or array of those, also a list of strings as text, of which any
+            may match; or a mapping with one of them under `target`.
         extra_info: the row's extra_info, with the prompt and how it was rendered (`reward_input` adds them). A true
             `rounded_gold`, as the builder marks rows, has the effect of the option.
         rounded_gold: a decimal ground truth such as 9.6 or 8.7e8 is a rounded value (Minerva): an answer with more
@@ -79,10 +80,7 @@ def score_math(
     extra_info = extra_info or {}
     form = answer_form or asked_form(extra_info.get(PROMPT)) or "box"
     opened = bool(extra_info.get(THINKING_OPENED)) if thinking is None else thinking
-    if isinstance(ground_truth, Mapping):  # of some public files, with the question beside it
-        ground_truth = ground_truth.get("target")
-    several = isinstance(ground_truth, (list, tuple)) or getattr(ground_truth, "ndim", 0) == 1
-    golds = [gold_text(gold) for gold in (ground_truth if several else [ground_truth])]
+    golds = [gold_text(gold) for gold in _golds_of(ground_truth)]
     if not golds:
         raise GroundTruthError("the ground truth is an empty list; it must hold at least one acceptable answer")
     rounded_gold = rounded_gold or bool((extra_info or {}).get("rounded_gold"))
@@ -118,6 +116,15 @@ def score_dapo(response: str, ground_truth: Any, extra_info: Mapping[str, Any] |
     return score_math(response, ground_truth, extra_info, answer_form=asked or "line", **options)
 
 
+def _golds_of(ground_truth: Any) -> list[Any]:
+    """Return the acceptable answers of a ground truth: of a list that was written as text (``['2916']``), its strings."""
+    if isinstance(ground_truth, Mapping):  # of some public files, with the question beside it
+        ground_truth = ground_truth.get("target")
+    several = isinstance(ground_truth, (list, tuple)) or getattr(ground_truth, "ndim", 0) == 1
+    golds = ground_truth if several else [ground_truth]
+    return [each for gold in golds for each in (isinstance(gold, str) and listed(gold)) or [gold]]
+
+
 def is_number(value: Any) -> bool:
     """Return whether `value` is an int or a finite float; a bool is neither."""
     return math.isfinite(value) if isinstance(value, float) else type(value) is int
@@ -144,12 +151,16 @@ def gold_text(gold: Any) -> str:
     return text
 
 
+# Four words in a row are a sentence, whose letters would otherwise be read as a product.
+_PROSE = re.compile(r"(?<![\\A-Za-z])[A-Za-z]{2,}(?:\s+[A-Za-z]{2,}){3}")  # so the answer is
+
+
 @lru_cache(maxsize=4096)
 def _understood(gold: str, limit: float) -> bool:
     """Return whether all formulas of a ground truth can be read. Cached because every sample of a group has the same ones."""
     try:
         return all(
-            formula_judge.ask(text, text, limit=limit)[0]
+            not _PROSE.search(text) and formula_judge.ask(text, text, limit=limit)[0]
             for text in formulas(read_forms(normalize(alternatives(gold)[0]))[0])
         )
     except TimeoutError:
@@ -185,6 +196,5 @@ def spellings_of(gold: str) -> Iterator[str]:
 
 def refused_math_spelling(ground_truth: Any, score: Callable[..., Score] = score_math) -> str | None:
     """Return an answer that is right for a ground truth in another spelling, and refused by a reward; None if there is none."""
-    golds = ground_truth if isinstance(ground_truth, (list, tuple)) else [ground_truth]
-    answers = (answer for gold in golds if isinstance(gold, str) for answer in spellings_of(gold))
+    answers = (answer for gold in _golds_of(ground_truth) if isinstance(gold, str) for answer in spellings_of(gold))
     return next((answer for answer in answers if score(rf"\boxed{{{answer}}}", ground_truth, {}).acc < 1.0), None)

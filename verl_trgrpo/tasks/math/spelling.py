@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from typing import Any
 
+from verl_trgrpo.tasks.math.language import CHARACTERS, LATEX_COMMANDS, PLAIN_TEXT
 from verl_trgrpo.tasks.math.units import CURRENCIES, DOLLAR, PLAIN, SHORT_UNITS, SPACED_SYMBOLS, number_in_words
 
 _SCRIPTS = tuple(
@@ -20,14 +21,11 @@ _SCRIPTS = tuple(
         ("_", "₀₁₂₃₄₅₆₇₈₉₊₋ₙ", "0123456789+-n"),  # x₁
     )
 )
+_CIRCLED = re.compile(r"\\textcircled\s*\{?([1-9])\}?")  # \textcircled{2}
+_CIRCLES = re.compile("(?<=[①-⑳])(?=[①-⑳])")  # ②④ are two, not 24
 _VULGAR_FRACTION = re.compile("[¼-¾⅐-⅞]")  # ¾
 _ROOT = re.compile(r"√\s*(?:\(([^()]*)\)|([0-9]+(?:\.[0-9]+)?|[a-zA-Z]))")  # √13; √(2)
 _KEPT = frozenset("ℝℤℕℚℂ") | CURRENCIES.keys()  # their compatibility form loses what they mean
-_GREEK = "αβγδεζηθλμνξπρστφϕχψωΓΔΘΛΞΠΣΦΨΩ"
-_GREEK_NAMES = (
-    "alpha beta gamma delta epsilon zeta eta theta lambda mu nu xi pi rho sigma tau phi phi chi psi omega "
-    "Gamma Delta Theta Lambda Xi Pi Sigma Phi Psi Omega"
-)
 AND, OR = "\ue004", "\ue005"
 """Stand behind a comma that stands for the word."""
 # Words of other languages around a value.
@@ -42,32 +40,9 @@ _FOREIGN = {
 }  # fmt: skip
 _FOREIGN_WORD = re.compile("|".join(sorted(_FOREIGN, key=len, reverse=True)))  # 答案; 无解; ✅
 _CODE_SIGNS = {"US": "＄", "Rs": "₹", "IN": "₹", "EU": "€", "GB": "£", "JP": "¥", "CN": "元", "RM": "元"}
-_CHARACTERS = str.maketrans(
-    {letter: rf"\{name} " for letter, name in zip(_GREEK, _GREEK_NAMES.split(" "), strict=True)}
-    | dict.fromkeys("−‐‑‒–—―", "-")
-    | dict.fromkeys("‘’′´", "'")
-    | dict.fromkeys("∶꞉", ":")
-    | dict.fromkeys("·⋅∙", r"\cdot ")
-    | dict.fromkeys("÷∕⁄", "/")
-    | {
-        "″": "''", "×": r"\times ", "∞": r"\infty ", "°": r"^\circ ", "≤": r"\leq ", "≥": r"\geq ", "⩽": r"\leq ", "⩾": r"\geq ",
-        "∪": r"\cup ", "∩": r"\cap ", "∈": r"\in ", "±": r"\pm ", "∓": r"\mp ", "≠": r"\neq ", "≈": r"\approx ", "≡": r"\equiv ",
-        "∅": r"\emptyset ", "ℝ": r"\mathbb{R}", "ℤ": r"\mathbb{Z}", "ℕ": r"\mathbb{N}", "ℚ": r"\mathbb{Q}", "ℂ": r"\mathbb{C}",
-        "∖": r"\setminus ", "¢": r"\text{ cents}", "、": ",", "。": ".", "∠": r"\angle ", "∴": r"\therefore ", "√": r"\sqrt ",
-        "⌊": r"\lfloor ", "⌋": r"\rfloor ", "⌈": r"\lceil ", "⌉": r"\rceil ", "⟨": r"\langle ", "⟩": r"\rangle ",
-    }
-)  # fmt: skip
+_PLAIN_WORD = re.compile(r"(?<![a-zA-Z])(?:sqrt|[a-zA-Z]{3,}|pi|ln|lg)(?![a-z])|[<>!]=(?!=)")  # theta; 3pi; >=
+_PLAIN_POWER = re.compile(r"\^\(([^()]*)\)")  # 7^(n+2)
 
-LATEX_COMMANDS = {
-    "dfrac": r"\frac", "tfrac": r"\frac", "cfrac": r"\frac", "dbinom": r"\binom", "tbinom": r"\binom",
-    "geqslant": r"\geq", "geqq": r"\geq", "ge": r"\geq", "leqslant": r"\leq", "leqq": r"\leq", "le": r"\leq", "ne": r"\neq",
-    "lt": "<", "gt": ">", "lbrace": r"\{", "rbrace": r"\}", "lvert": "|", "rvert": "|", "vert": "|", "lparen": "(",
-    "rparen": ")", "lbrack": "[", "rbrack": "]", "infin": r"\infty", "varnothing": r"\emptyset", "degree": r"^\circ",
-    "degrees": r"^\circ", "colon": ":", "varphi": r"\phi", "vartheta": r"\theta", "varepsilon": r"\epsilon",
-    "smallsetminus": r"\setminus", "backslash": r"\setminus",
-    "R": r"\mathbb{R}", "pounds": "£", "euro": "€", "dots": r"\ldots", "cdots": r"\ldots", "cr": "\ue000",
-    "langle": "(", "rangle": ")",
-}  # fmt: skip
 _NESTED = r"\{((?:[^{}]|\{(?:[^{}]|\{[^{}]*\})*\})*)\}"
 _FUNCTION_NAMES = (
     "tg ctg arctg lg sin cos tan cot sec csc arcsin arccos arctan sinh cosh tanh coth log ln exp max min gcd lcm det lim "
@@ -79,21 +54,28 @@ GROUP = "\ue001"  # stands for a comma that may separate thousands
 _PLAIN_NUMBER = re.compile(r"-?[0-9]{1,300}(?:\.[0-9]{1,300})?")  # -3.5
 _GAP = re.compile(r"(?:\s|~|(?<!\\)\\ ){2,}")  # 5  m; 5\ \ m
 _DOUBLED_BACKSLASH = re.compile(r"\\\\(?=[a-zA-Z]{2})")  # `\\\\frac`, as a program prints it
-_SPACE = r"\\(?:[!,;:> ~]|q?quad(?![a-zA-Z])|hspace\{[^{}]*\})|~"
+_SPACE = r"\\(?:[!,;:> ~]|q?quad|hspace\{[^{}]*\})|~"
 _THIN = r"(?:,\s*\\!|\{,\}|\\[,!; :]|[ ~\u00a0])\s*"
 _CONJUNCTION = r"(?:and|or)"
 _WORD_BEHIND = (
     rf"(?:[a-zA-Z]{{3,}}|[{SPACED_SYMBOLS}](?![a-zA-Z])|(?i:{'|'.join(SHORT_UNITS)})(?![a-zA-Z])|[a-zA-Z]\.[a-zA-Z])\.?"
 )
 _MAX_GROUPS = 3
+_FLAT = r"((?:[^{}]|\{[^{}]*\})*?)"
 _STACKED = {"over": "frac", "choose": "binom"}
+_ARGUMENT = re.compile(r"\s*(?:\^(?:\w|\{[^{}]*\})\s*)?(?:\\(?!cdot|[,;!) ])|[a-zA-Z0-9({_|])")  # of \mathrm{sec}^2x
 _SYMBOL = r"[0-9a-zA-Z]|\\(?!frac|sqrt|binom|text|left)[a-zA-Z]+"
+
+
+def _is_function(name: str, match: re.Match[str]) -> bool:
+    """Return whether upright letters are a function; `min` and `sec` without an argument are units."""
+    return name in _FUNCTIONS and (name not in ("min", "sec") or bool(_ARGUMENT.match(match.string, match.end())))
 
 
 def _upright(match: re.Match[str]) -> str:
     r"""Return upright letters as what they stand for: a function, a letter such as `\mathrm{e}`, a formula, or words."""
     inner = re.sub(_SPACE, " ", match[2]).strip()
-    if inner in _FUNCTIONS:
+    if _is_function(inner, match):
         return rf"{match[1]}\{inner} "
     if inner in ("i", "e", "d") or re.search(r"\\(?!text|mu|Omega|circ)[a-zA-Z]", inner):
         return f"{match[1]}{inner}"
@@ -104,7 +86,7 @@ def _unwrap(match: re.Match[str]) -> str:
     r"""Return the content of `\text{...}` alone where it is a formula: a number, a command, a list of numbers or capitals."""
     inner = match[1].strip()
     words = re.sub(rf"\\[a-zA-Z]+|\b{_CONJUNCTION}\b", "", inner)
-    if inner in _FUNCTIONS - {"min", "max", "mod"}:  # 9\text{ min} are minutes
+    if inner not in ("max", "mod") and _is_function(inner, match):
         return rf"\{inner} "
     if not re.search(r"[^\W\d_]", words):
         return inner if inner == "," else f" {inner} "
@@ -185,7 +167,7 @@ _RULES = tuple(
         (r"^([0-9.]+) ?([a-zA-Z]+) ([0-9.]+)(?=\\text\{)", r"\1\\text{ \2 }\3"),  # 3 hours 20\text{ minutes}
         (r"\\pmod\s*([0-9]+|[a-zA-Z])", r"\\pmod{\1}"),  # \pmod 3
         (
-            r"(?:\{|^)([^{}]*)\\(over|choose)(?![a-zA-Z])([^{}]*)(?:\}|$)",
+            rf"(?:\{{|^){_FLAT}\\(over|choose)(?![a-zA-Z]){_FLAT}(?:\}}|$)",
             lambda m: rf"\{_STACKED[m[2]]}{{{m[1]}}}{{{m[3]}}}",
         ),  # {n \choose 3}; 1 \over 2
         (r"(?:(?<![\\a-zA-Z])sqrt|\\sqrt\s*)\(([^()]*)\)", r"\\sqrt{\1}"),  # sqrt(2); \sqrt (2)
@@ -207,7 +189,7 @@ _RULES = tuple(
         (r"\\begin\{array\}\s*\{[lcr| ]*\}", r"\\begin{array}"),  # \begin{array}{cc}
         (r"\\(?:begin|end)\{(?:align(?:ed)?\*?|gathered|split)\}", ""),  # \begin{aligned}
         (rf"(?:,\s*)?\\text\{{\s*(?:,\s*)?{_CONJUNCTION}\s*\}}|\s*\\&\s*", _comma),  # 1, \text{ and } 2; 1 \& 2
-        (rf"(?<![a-zA-Z\\])(?:,\s*)?(?<=[\s,}}\d]){_CONJUNCTION}(?=[\s\\\d(-])", _comma),  # 1 and 2; 1, or 2
+        (rf"(?<![a-zA-Z\\])(?:,\s*)?(?<=[\s,}})\d]){_CONJUNCTION}(?=[\s\\\d(-])", _comma),  # 1 and 2; 1, or 2
         (r"\\mathbb\{R\} ?- ?(?=\\\{)", r"\\mathbb{R}\\setminus"),  # \mathbb{R}-\{1\}
         (r"^\\mathbb\{R\}\^\{?([-+])\}?$", lambda m: r"(0,\infty)" if m[1] == "+" else r"(-\infty,0)"),  # \mathbb{R}^+
         (r"(?<=[0-9A-F]) ?\\text\{ ?\(?(?:in )?base ?(?:\} ?)?([0-9]+) ?\)? ?\}?$", r"_{\1}"),  # 1011 \text{ (base 2)}
@@ -230,6 +212,7 @@ _RULES = tuple(
         (r"\ue002\\text\{", r"\\text{ "),  # \ue002\text{cm}
     )
 )
+_SEMICOLONS = re.compile(r"\([^(),]*\)")  # (0;0),(1;2)
 _BRACKET = r"(?P<open>\\begin\{[a-z]*\*?\}|\\\{|[(\[{])|(?P<close>\\end\{[a-z]*\*?\}|\\\}|[)\]}])"
 
 
@@ -243,6 +226,8 @@ def normalize(text: str) -> str:
     if _PLAIN_NUMBER.fullmatch(text):
         return text
     text = _GAP.sub(" ", text)  # the patterns below take runs of white space apart in many ways
+    if "\\" not in text:
+        text = _plain_text(text)
     text = plain_characters(_FOREIGN_WORD.sub(lambda match: _FOREIGN[match[0]], text))
     if r"\begin" not in text:
         text = _DOUBLED_BACKSLASH.sub(lambda _: "\\", text)
@@ -250,9 +235,16 @@ def normalize(text: str) -> str:
     text = _rewritten(ungrouped(text).rstrip(".,;:"), _RULES)
     if r"\begin" not in text:
         text = text.replace("&", "")
-    if "," not in text:
-        text = text.replace(";", ",")
+    text = text.replace(";", ",") if "," not in text else _SEMICOLONS.sub(lambda m: m[0].replace(";", ","), text)
     return ungrouped(text)
+
+
+def _plain_text(text: str) -> str:
+    """Return a formula in plain text as LaTeX writes it; with a word that is not in `PLAIN_TEXT`, it stays as it is."""
+    words = {match[0] for match in _PLAIN_WORD.finditer(text)}
+    if not words <= {"sqrt", *PLAIN_TEXT} or (text in words and text != "pi"):
+        return text
+    return _PLAIN_POWER.sub(r"^{\1}", _PLAIN_WORD.sub(lambda match: PLAIN_TEXT.get(match[0], match[0]), text))
 
 
 def _rewritten(text: str, rules: Iterable[tuple[re.Pattern[str], Any]]) -> str:
@@ -276,7 +268,9 @@ def plain_characters(text: str) -> str:
     for pattern, mark, plain in _SCRIPTS:
         text = pattern.sub(lambda run, mark=mark, plain=plain: f"{mark}{{{run[0].translate(plain)}}}", text)  # type: ignore[misc]
     text = text.replace(r"\$", DOLLAR).replace("º", "°")
+    text = _CIRCLED.sub(lambda match: chr(0x245F + int(match[1])), text)
     if not text.isascii():
+        text = _CIRCLES.sub(",", text)
         text = _VULGAR_FRACTION.sub(
             lambda m: r"\frac{" + unicodedata.normalize("NFKC", m[0]).replace("⁄", "}{") + "}", text
         )
@@ -286,7 +280,7 @@ def plain_characters(text: str) -> str:
             if unicodedata.category(c) != "Cf" and c != "\ufe0f"
         )
         text = _ROOT.sub(lambda m: rf"\sqrt{{{m[1] or m[2]}}}", text)
-    return text.translate(_CHARACTERS)
+    return text.translate(CHARACTERS)
 
 
 def enclosed(text: str) -> bool:

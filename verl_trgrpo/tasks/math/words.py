@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 
 from verl_trgrpo.data.rows import normalize_text
-from verl_trgrpo.tasks.math.spelling import LATEX_COMMANDS, plain_characters
+from verl_trgrpo.tasks.math.language import LATEX_COMMANDS
+from verl_trgrpo.tasks.math.spelling import plain_characters
 
 # Presentation, which says nothing about the problem.
 _MARKUP = re.compile(

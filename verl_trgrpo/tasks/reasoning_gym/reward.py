@@ -110,7 +110,7 @@ def read_entry(ground_truth: Any) -> dict[str, Any]:
     if not whole or "answer" not in truth["entry"]:
         raise GroundTruthError(
             f"the ground truth {shorten(ground_truth)} is not JSON with task (a string), config and entry (objects), the "
-            "entry with its answer; build it again"
+            "entry with its answer; build the file again"
         )
     if truth["task"] in REFUSED_TASKS:
         raise GroundTruthError(refusal(truth["task"], truth["config"]))

@@ -93,7 +93,7 @@ class SearchClient:
         self._token = os.environ.get(TOKEN_VARIABLE, "")
         if not (self._token.isascii() and self._token.isprintable() and " " not in self._token):
             raise ValueError(
-                f"{TOKEN_VARIABLE} has a space, a line break or another character that no token has; set it again"
+                f"{TOKEN_VARIABLE} has a space, a line break or another character that no token has; set the variable again"
             )
         self._session: aiohttp.ClientSession | None = None
 

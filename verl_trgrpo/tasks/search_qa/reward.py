@@ -31,6 +31,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from verl_trgrpo.common.text import shorten
+from verl_trgrpo.data.rows import listed
 from verl_trgrpo.tasks.answer_form import THINKING_OPENED, after_reasoning, last_tagged
 from verl_trgrpo.tasks.search_qa.format import model_turns
 from verl_trgrpo.tasks.task import GroundTruthError, Score
@@ -85,7 +86,7 @@ def read_golds(ground_truth: Any) -> list[str]:
     if hasattr(golds, "tolist"):  # a numpy array, as some loaders give lists
         golds = golds.tolist()
     if isinstance(golds, str):
-        golds = [golds]
+        golds = listed(golds) or [golds]
     if (
         not isinstance(golds, list | tuple)
         or not all(isinstance(gold, str) for gold in golds)

@@ -16,9 +16,8 @@ comparability with published figures.
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
+from typing import TYPE_CHECKING, Annotated, Any
 
 from verl_trgrpo.common.findings import raise_invalid
 from verl_trgrpo.common.progress import Progress, no_progress
@@ -26,15 +25,21 @@ from verl_trgrpo.common.text import shorten
 from verl_trgrpo.data.rows import CHAT_TAGS, arrow_schema, build_row
 from verl_trgrpo.data.sources import (
     NOT_DRAWN,
+    LeftOutRowError,
+    Parsed,
     Record,
-    data_entries,
+    SourceFiles,
     draw,
+    find_source_files,
+    is_empty,
     load_hub,
     parse_records,
+    plain_name,
     read_records,
+    stem_of,
     warn_of_test_files,
 )
-from verl_trgrpo.data.write import BuilderOptions, counts
+from verl_trgrpo.data.write import BuilderOptions
 from verl_trgrpo.tasks.search_qa import SEARCH_AGENT
 
 if TYPE_CHECKING:
@@ -48,9 +53,14 @@ _INSTRUCTION = (
 )
 
 # The sets that Search-R1 reports and veRL's reward router knows, in Search-R1's order.
-SetName = Literal["nq", "triviaqa", "popqa", "hotpotqa", "2wikimultihopqa", "musique", "bamboogle"]
-QUESTION_SETS: tuple[SetName, ...] = get_args(SetName)
-SPLITS = ("train", "dev", "test")
+QUESTION_SETS = ("nq", "triviaqa", "popqa", "hotpotqa", "2wikimultihopqa", "musique", "bamboogle")
+# Other names, with which directories, or files that are in none, begin.
+_ALIASES = {"naturalquestions": "nq", "nqopen": "nq", "hotpot": "hotpotqa", "2wiki": "2wikimultihopqa"}
+_SPLITS = {"train": "train", "dev": "dev", "val": "dev", "valid": "dev", "validation": "dev", "test": "test"}
+# Columns of the sets that hold what a search has to find.
+_UNNEEDED = (
+    "context", "supporting_facts", "evidences", "evidences_id", "answer_id", "paragraphs", "question_decomposition", "answerable",
+)  # fmt: skip
 
 _HUB_DATASET = "RUC-NLPIR/FlashRAG_datasets"
 # A commit known when this was written; it could not be loaded then.
@@ -68,6 +78,7 @@ HUB_SPLITS = {
 
 # A reason for dropping rows, in the manifest.
 _REPEATED = "repeats a question; its answers were added to the first"
+UNANSWERABLE = "the row says that it cannot be answered"
 
 # By set and split: the file, or None for one on the hub.
 _Parts = dict[tuple[str, str], Path | None]
@@ -109,14 +120,16 @@ class SearchQaOptions(BuilderOptions):
 
     source: str = "hf"
     limit: Annotated[int | None, "[1, inf)"] = None
-    train_sets: tuple[SetName, ...] = ("nq", "hotpotqa")
-    test_sets: tuple[SetName, ...] = QUESTION_SETS
+    train_sets: tuple[str, ...] = ("nq", "hotpotqa")
+    test_sets: tuple[str, ...] = QUESTION_SETS
     val_per_set: Annotated[int | None, "[1, inf)"] = None
 
     def problems(self) -> list[str]:
-        """Return a message if no set is named."""
-        named = self.train_sets or self.test_sets
-        return [] if named else ["train_sets and test_sets are both empty; name at least one set"]
+        """Return a message for each set that is not known, and if none is named."""
+        named = (*self.train_sets, *self.test_sets)
+        known = ", ".join(QUESTION_SETS)
+        unknown = [f"{word}: not a set; choose from {known}" for word in dict.fromkeys(named) if not _set_named(word)]
+        return unknown if named else ["train_sets and test_sets are both empty; name at least one set"]
 
 
 def build_search_qa(options: SearchQaOptions, progress: Progress = no_progress) -> dict[str, Any] | None:
@@ -140,7 +153,13 @@ def build_search_qa(options: SearchQaOptions, progress: Progress = no_progress) 
             be written.
     """
     on_hub: _Parts = {(name, split): None for name, splits in HUB_SPLITS.items() for split in splits}
-    parts = on_hub if options.source == "hf" else local_parts(Path(options.source))
+    found = SourceFiles(Path(options.source), {})
+    if options.source != "hf":
+        found = find_question_files(found.source, options.out)
+    parts: _Parts = on_hub if options.source == "hf" else {}
+    parts |= {
+        (set_name, split): file for part, file in found.single().items() for set_name, _, split in [part.partition("/")]
+    }
     selection = _select(options, parts)
     files = {f"{name}/{split}": path for _, name, split in selection if (path := parts[name, split])}
     warn_of_test_files([files[f"{name}/{split}"] for role, name, split in selection if files and role == "train"])
@@ -148,13 +167,14 @@ def build_search_qa(options: SearchQaOptions, progress: Progress = no_progress) 
         "search_qa",
         "search-qa",
         inputs=files,
+        left_out=found.unused(files.values()),
         libraries=["datasets"] if options.source == "hf" else [],
         parts=[f"{role}: {name}/{split}" for role, name, split in selection],
     )
     if data_set.is_there():
         return None
-    questions, found = read_questions(options, selection, parts, progress)
-    return data_set.write({split: map(_row, asked) for split, asked in questions.items()}, search_schema(), found)
+    questions, counted = read_questions(options, selection, parts, progress)
+    return data_set.write({split: map(_row, asked) for split, asked in questions.items()}, search_schema(), counted)
 
 
 def _select(options: SearchQaOptions, parts: _Parts) -> Selection:
@@ -162,13 +182,13 @@ def _select(options: SearchQaOptions, parts: _Parts) -> Selection:
 
     A set is tested on its test split, else dev, else train, but never on the one that is trained on.
     """
-    wanted = [("train", name, ["train"]) for name in dict.fromkeys(options.train_sets)]
-    for name in dict.fromkeys(options.test_sets):
-        wanted.append(("test", name, ["test", "dev"] + ["train"] * (name not in options.train_sets)))
+    wanted = [("train", name, ["train"]) for name in dict.fromkeys(map(_set_named, options.train_sets))]
+    for name in dict.fromkeys(map(_set_named, options.test_sets)):
+        wanted.append(("test", name, ["test", "dev"] + ["train"] * (name not in map(_set_named, options.train_sets))))
     found = [(role, name, [split for split in splits if (name, split) in parts]) for role, name, splits in wanted]
     raise_invalid(
         [
-            f"the source has no {role} split of {name}; add it or remove the set from --{role}-sets"
+            f"the source has no {role} split of {name}; add this split or remove the set from --{role}-sets"
             for role, name, splits in found
             if not splits
         ]
@@ -186,13 +206,13 @@ def read_questions(
         questions["val"] = []
     for role, name, split in progress(selection, len(selection), "splits read"):
         found = _read_part(name, split, parts[name, split])
-        kept = _merge_repeated(found) if role == "train" else found
+        kept = _merge_repeated(found.items) if role == "train" else found.items
         drawn = draw(kept, options.limit, f"limit/{role}/{name}/{options.seed}")
         questions[role] += drawn
         if role == "test" and options.val_per_set:
             questions["val"] += draw(drawn, options.val_per_set, f"val/{name}/{options.seed}")
-        dropped = {_REPEATED: len(found) - len(kept), NOT_DRAWN: len(kept) - len(drawn)}
-        read[f"{name}/{split} for {role}"] = counts(len(drawn), dropped)
+        dropped = {_REPEATED: len(found.items) - len(kept), NOT_DRAWN: len(kept) - len(drawn)}
+        read[f"{name}/{split} for {role}"] = found.counts(len(drawn), dropped)
     return questions, read
 
 
@@ -232,51 +252,58 @@ def search_schema() -> "pa.Schema":
     )
 
 
-def local_parts(source: Path) -> _Parts:
-    """Return the parts in a directory, in files such as ``nq/train.jsonl`` or ``hotpotqa/hotpot_dev_fullwiki_v1.json``.
+def find_question_files(source: Path, out: Path) -> SourceFiles:
+    """Return the files of a directory by set and split (``nq/train``), such as ``hotpotqa/hotpot_dev_fullwiki_v1.json``.
+
+    A set is known by the name of the directory, or of a file that is in none; a split by a word in the name of the file. `out` is
+    the directory to build.
 
     Raises:
-        ValueError: there are none, or two files of one part.
+        ValueError: there are none.
     """
-    parts: _Parts = {}
-    for name, split in product(QUESTION_SETS, SPLITS):
-        found = [
-            file
-            for file in data_entries((source / name).glob("*"))
-            if re.search(f"(?<![a-z]){split}(?![a-z])", file.name.lower())
-        ]
-        if len(found) > 1:
-            raise ValueError(f"{found[0]} and {found[1]} hold the same split; keep one of them")
-        if found:
-            parts[name, split] = found[0]
-    if not parts:
-        raise ValueError(f"{source} has no questions; expected a directory with files such as nq/train.jsonl")
-    return parts
+
+    def part_of(shown: Path) -> str:
+        name = _set_named(shown.parent.name) if len(shown.parts) == 2 else ""
+        if len(shown.parts) == 1:
+            begin = (word for word in (*QUESTION_SETS, *_ALIASES) if plain_name(shown.name).startswith(word))
+            name = _set_named(next(begin, ""))
+        splits = {_SPLITS[word] for word in re.findall("[a-z]+", stem_of(shown).lower()) if word in _SPLITS}
+        return f"{name}/{splits.pop()}" if name and len(splits) == 1 else ""
+
+    return find_source_files(source, out, part_of, "files such as nq/train.jsonl, for nq, triviaqa and so on")
 
 
-def _read_part(name: str, split: str, path: Path | None) -> list[Question]:
+def _set_named(word: str) -> str:
+    """Return the set with a name, in any spelling; "" for none."""
+    word = _ALIASES.get(plain_name(word), plain_name(word))
+    return word if word in QUESTION_SETS else ""
+
+
+def _read_part(name: str, split: str, path: Path | None) -> Parsed[Question]:
     """Return the questions of one split of a set, from its file, or from the hub if `path` is None.
 
     Raises:
-        ValueError: a row is malformed, or the part cannot be read.
+        ValueError: no row can be used, or the part cannot be read.
     """
     if path is None:
         # Without the file's name the library would fetch all splits of the set.
         records = load_hub(_HUB_DATASET, _HUB_REVISION, split, name, {split: f"{name}/{split}.jsonl"})
     else:
         records = read_records(path, f"{name}/{split}")
-    answerable = (record for record in records if record.row.get("answerable", True))  # MuSiQue-Full has others
-    return list(parse_records(answerable, lambda record: _read_question(record, name, split)))
+    return parse_records(records, lambda record: _read_question(record, name, split), _UNNEEDED)
 
 
 def _read_question(record: Record, name: str, split: str) -> Question:
     """Return the question of one row, of the collection or as NQ-open, HotpotQA, 2WikiMultihopQA and MuSiQue have it.
 
     Raises:
+        LeftOutRowError: the question has no answer on purpose.
         ValueError: the row is malformed.
     """
     row = record.row
-    key = "answer" if "answer" in row and "golden_answers" not in row else "golden_answers"
+    if not row.get("answerable", True):  # of MuSiQue-Full
+        raise LeftOutRowError(UNANSWERABLE)
+    key = next((name for name in ("golden_answers", "answer") if not is_empty(row.get(name))), "golden_answers")
     text, answers, found = row.get("question"), row.get(key), f"found {', '.join(row) or 'nothing'}"
     if not isinstance(text, str) or not text.strip():
         raise ValueError(f"question={shorten(text)}: expected a string ({found})")

@@ -4,6 +4,8 @@ Chosen means the variables of :data:`CPU_ENVIRONMENT` together with ``platform=c
 stock veRL); the launcher sets both when it finds no accelerator.
 """
 
+import os
+
 CPU_ENVIRONMENT = {
     # veRL's own switch between platforms.
     "VERL_PLATFORM": "cpu",
@@ -21,3 +23,14 @@ CPU_ENVIRONMENT = {
     # Threads that wait by spinning take the cores from whoever they wait for: steps took ten times as long.
     "OMP_WAIT_POLICY": "PASSIVE",
 }
+
+
+def chosen() -> bool:
+    """Return True if this process is to train on the CPU (``VERL_PLATFORM=cpu``)."""
+    return os.environ.get("VERL_PLATFORM", "").strip().lower() == "cpu"
+
+
+def lacking_variables() -> str:
+    """Return the variables that this process lacks, as words for ``export``; "" if it has all."""
+    lacking = [name for name in CPU_ENVIRONMENT if not (chosen() if name == "VERL_PLATFORM" else os.environ.get(name))]
+    return " ".join(f"{name}={CPU_ENVIRONMENT[name]}" for name in lacking)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import resource
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,12 +12,9 @@ import psutil
 import torch
 from verl.plugin.platform import PlatformBase, PlatformRegistry
 
+from verl_trgrpo.verl_plugin.cpu import chosen
+
 PLATFORM = "cpu"
-
-
-def chosen() -> bool:
-    """Return True if this process is to train on the CPU (``VERL_PLATFORM=cpu``)."""
-    return os.environ.get("VERL_PLATFORM", "").strip().lower() == PLATFORM
 
 
 class CPUDeviceModule(ModuleType):

@@ -16,7 +16,7 @@ from verl.workers import engine_workers
 from verl.workers.engine import EngineRegistry, FSDPEngineWithLMHead
 
 import verl_trgrpo.verl_plugin.cpu.attention  # noqa: F401  (so that a configuration can name it)
-from verl_trgrpo.verl_plugin.cpu.platform import chosen
+from verl_trgrpo.verl_plugin.cpu import chosen
 
 
 class CPUFSDPEngineWithLMHead(FSDPEngineWithLMHead):

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 from verl_trgrpo.common.files import write_text
+from verl_trgrpo.verl_plugin.cpu import chosen
 
 
 def keep_linear_weights() -> None:
@@ -18,7 +19,7 @@ def keep_linear_weights() -> None:
     update finds no parameter to write to. Its own fall-back, a plain torch linear, keeps the weight. Remove when vLLM
     can reload packed layers.
     """
-    if os.environ.get("VERL_PLATFORM", "").strip().lower() != "cpu":
+    if not chosen():
         return
     from vllm import _custom_ops
 

@@ -1,0 +1,169 @@
+"""Find everything that is wrong with the overrides of a run; Hydra stops at the first problem."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Collection, Sequence
+from typing import Any
+
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from verl_trgrpo.common.text import nearest_key
+from verl_trgrpo.runs.keys import ADDED, OLD_SECTIONS, flat, place_of
+
+_KEY = re.compile(r"(?P<sign>\+\+|\+|~)?(?P<key>[^=]*)")
+_INNER_OVERRIDE = re.compile(r"([+~]+[A-Za-z_][\w./]*|[A-Za-z_]\w*(\.\w+)+|algorithm|platform|shaping)=")
+# A whole value, or the first part of a path, that a shell did not replace. Hydra takes it for text.
+_SHELL_VARIABLE = re.compile(r"\$(\d|[A-Z_][A-Z0-9_]*)(?=/|$)")
+_BRACKETS = {"[": "]", "{": "}", "(": ")"}
+
+
+def quoted(value: object) -> str:
+    """Return ``value`` quoted so that a Hydra override takes it literally, whatever characters a path has."""
+    from hydra.core.override_parser.types import Quote, QuotedString
+
+    return QuotedString(str(value), Quote.single).with_quotes()
+
+
+def chosen_value(overrides: Sequence[str], key: str) -> str | None:
+    """Return the value that the overrides give to ``key``, or None; the last one wins, as in Hydra."""
+    pairs = [override.lstrip("+").split("=", 1) for override in overrides if "=" in override]
+    return next((pair[1] for pair in reversed(pairs) if pair[0] == key), None)
+
+
+def added_keys(overrides: Sequence[str]) -> set[str]:
+    """Return the keys of single values that overrides add with a plus: ``+trainer={mine: 1}`` adds trainer.mine."""
+    from hydra.core.override_parser.overrides_parser import OverridesParser
+
+    added = OverridesParser.create().parse_overrides([override for override in overrides if override.startswith("+")])
+    return {key for override in added for key in flat({override.key_or_group: override.value()})}
+
+
+def malformed(words: Sequence[str]) -> dict[str, str]:
+    """Return a message for each word that is no override of one value: the word, the reason, and what to type."""
+    return {word: message for word in words if (message := _syntax_problem(word))}
+
+
+def _syntax_problem(word: str) -> str:
+    sign, key = _KEY.match(word).group("sign", "key")  # type: ignore[union-attr]  # matches every word
+    value = word.partition("=")[2]
+    if "=" not in word and sign != "~":
+        return f"{word}: is not an override; write {word}=..."
+    if not key or _parsed(f"{sign or ''}{key}=1") is None:
+        return f"{word}: has no key that Hydra can read; write KEY=VALUE"
+    if variable := _SHELL_VARIABLE.match(value):
+        return f"{word}: holds the shell variable {variable[0]}, unreplaced; write its value, or leave out the single quotes"
+    parsed = _parsed(word)
+    if parsed is None:
+        return f"{word}: {_value_problem(word.partition('=')[0], value)}"
+    if not parsed.is_sweep_override():
+        return ""
+    choice = (
+        f"or a list, {key}=[{value}]" if "." in key and re.fullmatch(r"[^()]*", value) else "and start a run for each"
+    )
+    return f"{word}: gives several values; give one, {choice}"
+
+
+def _parsed(word: str) -> Any:
+    """Return Hydra's reading of a word, or None."""
+    from hydra.core.override_parser.overrides_parser import OverridesParser
+    from hydra.errors import HydraException
+
+    try:
+        return OverridesParser.create().parse_override(word)
+    except (HydraException, ValueError):
+        return None
+
+
+def _value_problem(key: str, value: str) -> str:
+    """Return why Hydra cannot read a value, and what to type."""
+    if _INNER_OVERRIDE.match(value):
+        return (
+            f"the value is an override itself, as where a script takes its first word, $1, for it; write {value} into the script "
+            f"as a word of its own, or write {_typed(key, value)}"
+        )
+    if value.startswith(("[", "{")):
+        opened = "".join(char for char in re.sub(r"\"[^\"]*\"|'[^']*'", "", value) if char in "[]{}")
+        while (shorter := re.sub(r"\[\]|\{\}", "", opened)) != opened:
+            opened = shorter
+        if opened:
+            return f"the bracket {opened[0]} has no partner; write {shlex.quote(f'{key}={_closed(value)}')}"
+        return "Hydra cannot read this list or mapping; put quotes around texts in it that have spaces or punctuation"
+    if value.startswith("~"):
+        return "Hydra cannot read ~, and a shell does not replace it there; write the whole path, or $HOME"
+    return f"Hydra cannot read this value; write {_typed(key, value)}"
+
+
+def _typed(key: str, value: str) -> str:
+    """Return the override of a text as a shell takes it, with double quotes outside where nothing in them acts."""
+    word = f"{key}={quoted(value)}"
+    return shlex.quote(word) if re.search(r'["$`\\!]', word) else f'"{word}"'
+
+
+def _closed(value: str) -> str:
+    """Return a list or mapping with the brackets that it lacks, and without those that are too many."""
+    missing: list[str] = []
+    text = ""
+    for char in value:
+        if char in "[{":
+            missing.append(_BRACKETS[char])
+        elif char in "]}":
+            if not missing or missing[-1] != char:
+                continue
+            missing.pop()
+        text += char
+    return text + "".join(reversed(missing))
+
+
+def setting_problems(config: DictConfig, words: Sequence[str], groups: Collection[str]) -> list[str]:
+    """Return a message for each override of a value that a configuration with its chosen groups refuses, as Hydra does.
+
+    Args:
+        config: composed from the configuration and its groups.
+        words: well-formed overrides of values, applied one after the other.
+        groups: names of configuration groups, which may have been meant.
+    """
+    from hydra.core.override_parser.overrides_parser import OverridesParser
+
+    keys = [key for key in flat(config) if key.partition(".")[0] not in ("hydra", *OLD_SECTIONS)]
+    config, messages, known = config.copy(), [], [*groups, *keys]
+    for each in OverridesParser.create().parse_overrides([*words]):
+        key = each.key_or_group
+        there = OmegaConf.select(config, key, throw_on_missing=False)
+        if each.is_delete():
+            if there is None:
+                messages.append(f"~{key}: there is no such key; {_meant(key, known) or 'leave this word out'}")
+            continue
+        value = each.value()
+        if each.is_add() and there is not None and not isinstance(value, (dict, list)):
+            messages.append(f"+{key}: exists already; write {key}=... without the plus")
+            continue
+        OmegaConf.set_struct(config, not (each.is_add() or each.is_force_add()))
+        for leaf, part in flat({key: value}).items():
+            try:
+                OmegaConf.update(config, leaf, part, merge=True)
+            except OmegaConfBaseException:
+                messages.append(_unknown(leaf, known))
+    return messages
+
+
+def _unknown(key: str, known: Collection[str]) -> str:
+    meant = _meant(key, known)
+    return f"{key}: unknown key; {meant}{' ' if meant else ''}(+{key}=... adds it)"
+
+
+def _meant(key: str, known: Collection[str]) -> str:
+    """Return what was probably meant, as it can be typed where the keys `known` can be set; "" if nothing is like it."""
+    settable = [other for other in known if other != key]
+    if place := place_of(key, settable):
+        exists = any(f"{other}.".startswith(f"{place}.") for other in settable)
+        return f"did you mean {'' if exists else '+'}{place}?"
+    section = key.rpartition(".")[0]
+    meant = nearest_key(key, settable)
+    # A key that a plus would rightly add is not taken for one elsewhere.
+    if meant and (meant.rpartition(".")[0] == section or not key.startswith(ADDED)):
+        return f"did you mean {meant}?"
+    beside = [other.rpartition(".")[2] for other in settable if section and other.rpartition(".")[0] == section]
+    return f"{section} has {', '.join(beside)}" if 0 < len(beside) <= 12 else ""
