@@ -67,12 +67,11 @@ def _forge():
 
 
 def _half_a_reply():
-    """Begin a reply, and do not end it; the process's priority tells that it has begun."""
+    """Begin a reply, and do not end it."""
     for descriptor in range(64):
         with contextlib.suppress(OSError):
             os.write(descriptor, b"\x00\x00")
     signal.setitimer(signal.ITIMER_PROF, 0)
-    os.nice(19)
     time.sleep(10_000)
 
 
