@@ -164,3 +164,13 @@ def test_escaped_text_has_no_character_that_acts(text):
     assert not [c for c in escaped if c not in "\n\t" and unicodedata.category(c) in acting]
     if text.isprintable():
         assert escaped == text
+
+
+def test_help_shows_defaults_as_they_are_typed_and_nothing_for_empty_ones(capsys):
+    fields = {"seed": (int, 0), "rate": (float, 0.5), "text": (str, "let's"), "names": (tuple[str, ...], ("a", "b"))}
+    empty = {"none": (int | None, None), "list": (tuple[str, ...], ()), "blank": (str, ""), "flag": (bool, False)}
+    options = make_dataclass("Made", [(name, kind, default) for name, (kind, default) in (fields | empty).items()])
+    assert exit_code(lambda: bool(parse_options(options, "made", "Made.", ["--help"]))) == 0
+    shown = " ".join(capsys.readouterr().out.replace("│", " ").split())
+    assert all(f"(default: {default})" in shown for default in ("0", "0.5", "let's", "a b"))
+    assert shown.count("(optional)") == len(empty)

@@ -44,6 +44,17 @@ def test_a_directory_of_runs_expands_and_leaves_other_files_alone(tmp_path):
     assert names(read_runs([str(tmp_path)])) == [("grpo", 0), ("grpo", 9), ("grpo", 10)]
 
 
+def test_a_run_that_ended_before_its_first_step_is_named(tmp_path, caplog):
+    write_run(tmp_path / "grpo-seed0", 0.1)
+    write_run(tmp_path / "grpo-seed1", 0.1)
+    write_record(tmp_path / "grpo-seed1", arm="grpo", seed=1)
+    assert len(read_runs([str(tmp_path)])) == 2 and not caplog.records
+    for file in (tmp_path / "grpo-seed1").rglob("*.jsonl"):
+        file.unlink()
+    assert names(read_runs([str(tmp_path)])) == [("grpo", 0)]
+    assert "grpo-seed1 has no metrics and is left out" in caplog.text
+
+
 def test_all_problems_come_out_at_once(tmp_path):
     (tmp_path / "empty").mkdir()
     write_run(tmp_path / "a" / "grpo-seed0", 0.1)

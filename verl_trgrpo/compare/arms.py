@@ -102,6 +102,8 @@ def _search(path: Path, depth: int) -> Iterator[Run]:
     if run := read_run(path):
         yield run
     elif depth and path.is_dir():
+        if read_record(path, needed=False).content():  # a training that ended before its first step
+            logger.warning("%s has no metrics and is left out; continue or remove the run", path)
         for child in sorted(path.iterdir()):
             if child.is_symlink() and child.is_dir():
                 logger.warning("%s is a link and not searched; name what it leads to", child)
