@@ -6,6 +6,7 @@ This happens in the driver and in every Ray worker, so it has to be cheap and mu
 import logging
 
 from verl_trgrpo.common.extras import missing_extra
+from verl_trgrpo.common.text import for_terminal
 
 logger = logging.getLogger(__name__)
 
@@ -23,7 +24,7 @@ except Exception as error:
     # veRL reports a plugin that fails to load at DEBUG level only; the user would see "Unsupported loss mode" much later.
     logger.exception(
         "verl-trgrpo could not register with veRL: %s",
-        missing_extra(error) or f"{error}; run `verl-trgrpo doctor` to find out why",
+        for_terminal(missing_extra(error) or f"{error}; run `verl-trgrpo doctor` to find out why"),
     )
     raise
 
