@@ -106,7 +106,7 @@ _SCORED = r"critic/(score|rewards?|acc|advantages|returns)/.*|val-.*"
 _UPDATED = r"actor/.*|critic/(vf_|grad_norm|vpred|kl).*"
 _PARTS = r"critic/(reward/.+|acc)/mean|val-aux/.+/(acc|reward|score|f1|em|format\w*)/mean@\d+"
 _SOURCE, _REWARD = r"val-\w+/(.+)/[^/]+/mean@\d+", r"critic/(rewards|acc)/mean"  # whose numbers are another metric's
-_READ = "read responses with their rewards: verl-trgrpo preview"
+_READ = "read responses with their rewards: `verl-trgrpo preview`"
 _SLOWER = "{slower} {resume}"
 # Meaning and remedy of the rows that share them.
 _CLIPPED = ("updates are clipped to noise", _SLOWER)

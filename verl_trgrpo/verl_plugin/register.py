@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from types import ModuleType
 
 from verl_trgrpo.common.extras import missing_extra
+from verl_trgrpo.common.text import for_terminal
 
 logger = logging.getLogger(__name__)
 
@@ -60,7 +61,7 @@ def _report(error: Exception) -> None:
     # veRL reports a plugin that fails to load at DEBUG level only; the user would see "Unsupported loss mode" much later.
     logger.exception(
         "verl-trgrpo could not register with veRL: %s",
-        missing_extra(error) or f"{error}; run `verl-trgrpo doctor` to find out why",
+        for_terminal(missing_extra(error) or f"{error}; run `verl-trgrpo doctor` to find out why"),
     )
 
 
