@@ -1,4 +1,4 @@
-"""Read and write columns of veRL's replay data: the one place that knows its store (TransferQueue; RFC 7414 of veRL adds others)."""
+"""Read and write columns of veRL's replay data: the one place that knows its store, TransferQueue (see RFC 7414 of veRL)."""
 
 from __future__ import annotations
 
