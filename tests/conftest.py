@@ -1,6 +1,7 @@
 """Fixtures that tests of several packages share."""
 
 import gc
+import os
 import random
 import signal
 import sys
@@ -33,6 +34,8 @@ settings.load_profile("any machine")
 def pytest_sessionstart() -> None:
     """A shell that starts the tests in the background lets every process below ignore Ctrl-C; some tests send one."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    # As in a shell that has entered the environment: messages call its programs by their names.
+    os.environ["PATH"] = f"{Path(sys.executable).parent}:{os.environ.get('PATH', '')}"
 
 
 def pytest_collection_finish() -> None:

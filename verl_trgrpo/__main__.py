@@ -3,6 +3,7 @@
 import sys
 
 from verl_trgrpo.common.extras import missing_extra
+from verl_trgrpo.common.text import for_terminal
 
 
 def main() -> int:
@@ -13,7 +14,7 @@ def main() -> int:
         return command_line()
     except ModuleNotFoundError as error:
         if message := missing_extra(error):
-            sys.stderr.write(f"error: {message}\n")
+            sys.stderr.write(for_terminal(f"error: {message}\n"))
             return 1
         raise
 

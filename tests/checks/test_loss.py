@@ -14,7 +14,8 @@ INPUTS = "tests.verl_plugin.input_shapings"
 
 
 def findings(sound_run, *overrides):
-    return loss_findings(RunView(composed([*sound_run, *overrides])))
+    """Of two updates per batch; what one would leave without effect is in test_idle_words."""
+    return loss_findings(RunView(composed([*sound_run, f"{ACTOR}.ppo_mini_batch_size=4", *overrides])))
 
 
 def test_every_mistake_is_an_error_of_its_own(sound_run):
@@ -44,6 +45,11 @@ def test_every_mistake_is_an_error_of_its_own(sound_run):
             [f"{LOSS}.shaping.name={INPUTS}.hard_prompts", "trainer.v1.sampler.sampler_kwargs.success_rate=false"],
             ["trainer.v1.sampler.sampler_kwargs.success_rate=true"],
         ),
+        (
+            "actor_rollout_ref.rollout.calculate_log_probs",
+            [f"{LOSS}.shaping.name={INPUTS}.icepop", "actor_rollout_ref.rollout.calculate_log_probs=false"],
+            ["actor_rollout_ref.rollout.calculate_log_probs=true"],
+        ),
     ],
 )
 def test_an_input_that_the_run_does_not_compute_is_an_error(sound_run, key, overrides, remedy):
@@ -52,6 +58,15 @@ def test_an_input_that_the_run_does_not_compute_is_an_error(sound_run, key, over
     assert (finding.where, finding.level) == (key, Level.ERROR) and f"{key}=" in finding.message
     given = [override for override in given if not override.startswith(key)]
     assert findings(sound_run, *given, *remedy) == []
+
+
+def test_a_success_rate_before_v1_is_an_error_although_its_key_is_set(sound_run):
+    """The older trainer does not read that key, says the table of keys (unread_keys.yaml)."""
+    own = ["shaping=custom", f"{LOSS}.shaping.name={INPUTS}.hard_prompts"]
+    assert findings(sound_run, *own) == []
+    [finding] = findings(sound_run, *own, "trainer.use_v1=false")
+    assert finding.level is Level.ERROR and finding.where == "trainer.v1.sampler.sampler_kwargs.success_rate"
+    assert "v1 trainer" in finding.message
 
 
 def test_probabilities_that_the_clip_silences_are_a_warning(sound_run):

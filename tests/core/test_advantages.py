@@ -15,7 +15,9 @@ from verl_trgrpo.core import (
     OutcomeOptions,
     difficulty_weighted_advantages,
     group_relative_advantages,
+    mean_relative_advantages,
     outcome_advantages,
+    positive_advantages,
     rejection_advantages,
 )
 
@@ -221,6 +223,35 @@ def test_rejected_responses_count_in_the_success_rates_and_groups_without_tokens
     normalized = (1 - 2 / 3) / (statistics.stdev([1.0, 1.0, 0.0]) + 1e-6)
     assert advantages[0, 0].item() == pytest.approx(normalized * math.exp(-(2 / 3 - 3 / 5)))
     assert not advantages[[1, 5, 6]].any()
+
+
+def test_raft_teaches_by_rewards_above_0_alone():
+    mask = torch.tensor([[1, 1, 0], [1, 0, 0], [1, 1, 1]])
+    rewards = torch.tensor([[0.0, 1.0, 0.0], [0.0, 0.0, 0.0], [-0.5, 0.0, 0.0]])
+    expected = torch.tensor([[1.0, 1.0, 0.0], [0.0, 0.0, 0.0], [0.0, 0.0, 0.0]])
+    assert torch.equal(positive_advantages(rewards, mask, ["a", "a", "b"]), expected)
+
+
+def maxrl(rewards):
+    """MaxRL's advantages of one group, response by response."""
+    mean = statistics.fmean(rewards)
+    return [0.0 if mean == 0 else reward / mean - 1 for reward in rewards]
+
+
+@pytest.mark.parametrize("rewards", [[1, 0, 0, 0], [1, 1, 0.5, 0], [0, 0], [0.3, 0.3, 0.3], [1]])
+def test_maxrl_divides_by_the_mean_of_the_group(rewards):
+    token_rewards, labels = torch.zeros(len(rewards) + 2, 2), ["a", *["b"] * len(rewards), "a"]
+    token_rewards[1:-1, 1], token_rewards[0, 0] = torch.tensor(rewards, dtype=torch.float32), 1.0
+    found = mean_relative_advantages(token_rewards, torch.ones_like(token_rewards), labels)
+    assert found[:, 0].tolist() == pytest.approx([1.0, *maxrl(rewards), -1.0])
+    assert torch.equal(found[:, 0], found[:, 1])
+
+
+def test_maxrl_refuses_rewards_below_0():
+    """A mean below 0 would reward the worse response; one near 0 would blow up."""
+    rewards = torch.tensor([[3.0], [-0.5], [-0.5]])
+    with pytest.raises(ValueError, match=r"smallest here: -0\.5.*algorithm=grpo"):
+        mean_relative_advantages(rewards, torch.ones_like(rewards), ["a"] * 3)
 
 
 def test_w_reinforce_gives_right_and_wrong_their_own_advantages():

@@ -86,6 +86,49 @@ loss, metrics = get_policy_loss_fn("quadratic")(old, new, torch.tensor([[2.0, 5.
 print([loss.item(), metrics["actor/weight_mean"]])
 """
 
+RECIPES = """
+import sys
+sys.path.insert(0, {directory!r})
+import torch, verl
+from types import SimpleNamespace
+from verl.trainer.ppo.core_algos import get_policy_loss_fn
+from verl_trgrpo import make_shaping
+from verl_trgrpo.core import Tokens
+from verl_trgrpo.verl_plugin.config import TRGRPOPolicyLossConfig
+from tests.verl_plugin.test_policy_loss import actor
+
+p = torch.tensor([[0.5, 0.4, 0.9], [0.2, 0.8, 0.1]], dtype=torch.double)
+tokens = Tokens.of_batch(
+    p.log(), old_log_prob=p.log(), advantages=torch.tensor([[1.0] * 3, [-1.0] * 3]),
+    response_mask=torch.tensor([[1, 1, 0], [1, 1, 1]]),
+    success_rate=torch.full((2, 3), 0.25), ref_log_prob=p.flip(0).log(), responses=torch.tensor([[7, 8, 9], [9, 7, 7]]),
+    rollout_log_prob=torch.tensor([[0.5, 0.05, 0.9], [0.5, 0.2, 0.05]], dtype=torch.double).log(),
+)
+more = {{"f_grpo": {{"gamma": 2.0}}, "without_token": {{"token": 7}}}}
+for name in ("luspo", "f_grpo", "wapo", "icepop", "near_reference", "without_token"):
+    print([round(x, 6) for x in make_shaping(name, **more.get(name, {{}})).weigh(tokens)[tokens.valid].tolist()])
+gradients = []
+for mode, name in (("seq-mean-token-mean", "luspo"), ("seq-mean-token-sum", "uniform")):
+    config = actor(TRGRPOPolicyLossConfig(shaping=make_shaping(name), loss_mode="gspo"))
+    log_prob = p.log().float().requires_grad_()
+    loss, _ = get_policy_loss_fn("tr_gspo")(p.flip(1).log().float(), log_prob, tokens.advantages, tokens.valid, mode, config)
+    loss.backward()
+    gradients.append(log_prob.grad)
+print([torch.allclose(*gradients), bool(gradients[0].any())])
+"""
+
+
+def test_recipes_are_their_formulas(tmp_path):
+    (tmp_path / "my_methods.py").write_text("\n\n".join(python_blocks("write_your_own.md")))
+    code = RECIPES.format(directory=str(tmp_path))
+    printed = run_fresh(code, {"VERL_USE_EXTERNAL_MODULES": "my_methods"}).out.splitlines()[-7:]
+    luspo, f_grpo, wapo, icepop, near, without, same = map(ast.literal_eval, printed)
+    assert luspo == [2, 2, 3, 3, 3] and wapo == [1, 1, 0, 0, 0] and without == [0, 1, 1, 0, 0]
+    assert f_grpo == [0.75**2] * 5
+    assert icepop == [1.0, 0, 0, 4.0, 2.0], "k is 1, 8, 0.4, 4 and 2"
+    assert near == pytest.approx([0.4, 0.5, 0.4, 0.5, 1 / 9], abs=1e-6)
+    assert same == [True, True], "GSPO with weights of length is GSPO with sums"
+
 
 def test_methods_of_one_s_own_give_what_their_formulas_say(tmp_path):
     (tmp_path / "my_methods.py").write_text("\n\n".join(python_blocks("write_your_own.md")))

@@ -13,6 +13,11 @@ def hard_prompts(success_rate: torch.Tensor, *, at_most: float = 0.5) -> torch.T
     return 0.5 + 0.5 * (success_rate <= at_most)
 
 
+def icepop(old_log_prob: torch.Tensor, rollout_log_prob: torch.Tensor, responses: torch.Tensor) -> torch.Tensor:
+    """Return 1 where rollout and training agree, and 2 for the token 7."""
+    return ((old_log_prob - rollout_log_prob).abs() < 1e-3).float() + (responses == 7)
+
+
 def both(
     log_prob: torch.Tensor, ref_log_prob: torch.Tensor, success_rate: torch.Tensor, advantages: torch.Tensor
 ) -> torch.Tensor:

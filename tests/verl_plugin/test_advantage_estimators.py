@@ -41,7 +41,7 @@ def test_reinforce_rej():
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
-@pytest.mark.parametrize("estimator", ["tr_grpo", "reinforce_rej", "w_reinforce", "ha_dw"])
+@pytest.mark.parametrize("estimator", ["tr_grpo", "reinforce_rej", "raft", "maxrl", "w_reinforce", "ha_dw"])
 def test_a_reward_that_is_not_finite_is_refused_and_changes_no_state(estimator, value):
     state = dict(get_adv_estimator_fn(estimator).state)
     with pytest.raises(ValueError, match=rf"1 of 6 rewards .* \(response 1: {value}\)"):

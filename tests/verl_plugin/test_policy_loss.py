@@ -117,6 +117,9 @@ def test_stock_options_give_the_published_method_and_metrics_are_floats_under_ve
     assert stock == ours and 1.0 < metrics["actor/tr_weight_mean"] < 1.4
     assert all(isinstance(value, float) for value in metrics.values())
     assert isinstance(metrics["actor/tr_weight_std"], TokenStatistic)
+    # A spread of 0 that was asked for is not logged, so that whoever reads 0 has a fault.
+    _, _, metrics = evaluate("tr_grpo", actor(uniform()), torch.float32, "token-mean")
+    assert "actor/tr_weight_std" not in metrics and metrics["actor/tr_weight_mean"] == 1
     # veRL chooses how to reduce a metric by substrings of its name.
     for name in metrics:
         assert not any(word in name for word in ("max", "min", "sum", "total", "_lr")), name

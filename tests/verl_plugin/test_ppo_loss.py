@@ -176,6 +176,20 @@ def test_columns_that_the_shaping_asks_for_reach_it(nested_rates):
             losses.ppo_loss(actor(TRGRPOPolicyLossConfig(shaping=shaping)), model_output, data.exclude(name))
 
 
+def test_ids_and_log_probs_of_the_rollout_reach_a_shaping():
+    shaping = make_shaping("tests.verl_plugin.input_shapings.icepop")
+    _, model_output, data, _ = micro_batch(list(range(4)))
+    lengths = [n for _, n in LENGTHS]
+    old = data["old_log_probs"].values()
+    data["rollout_log_probs"] = nested(list((old + 0.1 * (torch.arange(17) % 2)).split(lengths)))
+    data["responses"] = nested(list((torch.arange(17) + 7 * (torch.arange(17) == 0)).split(lengths)))
+    config = actor(TRGRPOPolicyLossConfig(shaping=shaping))
+    _, metrics = losses.ppo_loss(config, model_output, data)
+    assert reduced(metrics["actor/tr_weight_mean"]) == pytest.approx((9 + 2) / 17)
+    with pytest.raises(ValueError, match=r"takes rollout_log_prob.*calculate_log_probs=true"):
+        losses.ppo_loss(config, model_output, data.exclude("rollout_log_probs"))
+
+
 def test_a_module_that_took_ppo_loss_before_the_plugin_gets_the_wrapped_one(tmp_path):
     (tmp_path / "own_engine.py").write_text("from verl.workers.utils.losses import ppo_loss\n")
     printed = run_fresh(

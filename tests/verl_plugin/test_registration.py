@@ -52,6 +52,8 @@ ALGORITHMS = {
     "dapo": GRPO | DAPO_SCRIPT,
     "reinforce_rej": GRPO | {"estimator": "reinforce_rej"},
     "ha_dw": GRPO | {"estimator": "ha_dw"},
+    "raft": GRPO | {"estimator": "raft"},
+    "maxrl": GRPO | {"estimator": "maxrl"},
     "tepo": GRPO | {"loss_mode": "gspo", "clip": (3e-4, 4e-4, 3.0)},
     "w_reinforce": GRPO | {"estimator": "w_reinforce"},
     "dppo_tv": GRPO | {"loss_mode": "dppo_tv"} | DPPO_TV,
@@ -127,9 +129,18 @@ def test_one_import_registers_everything_whichever_comes_first(first):
     assert "could not register" not in printed.error and "WRAPPED True" in printed.out
 
 
+def test_a_program_that_only_imports_verl_does_not_pay_for_the_losses():
+    printed = run_fresh(
+        "import sys, verl\nprint([name for name in ('verl.trainer.ppo.core_algos', 'verl_trgrpo.core') if name in sys.modules])"
+    )
+    assert printed.out == "[]\n"
+
+
 def test_a_broken_plugin_is_not_silent():
     """veRL logs a failing plugin at DEBUG level; this one speaks up."""
-    printed = run_fresh("import sys\nsys.modules['verl_trgrpo.core'] = None\nimport verl\nprint('DONE')")
+    printed = run_fresh(
+        "import sys\nsys.modules['verl_trgrpo.core'] = None\nimport verl.trainer.ppo.core_algos\nprint('DONE')"
+    )
     assert "DONE" in printed.out and "verl-trgrpo doctor" in printed.error
 
 
@@ -177,6 +188,37 @@ def test_any_shaping_by_one_word(name, algorithm):
     assert actor.calculate_entropy is (name == "top_entropy")
 
 
+PAGE = Path(__file__).parents[2] / "docs/algorithms.md"
+
+
+def settings_table():
+    """What each word composes, words with the same settings in one row."""
+    rows = {}
+    for word in ALGORITHMS:
+        config = compose("trgrpo_trainer", f"algorithm={word}")
+        actor = config.actor_rollout_ref.actor
+        loss = actor.policy_loss
+        shaping = loss.get("shaping") or {}
+        weights = " ".join(
+            [shaping.get("name", "none")]
+            + ["reverse"] * shaping.get("reverse", False)
+            + [loss[key] for key, usual in WEIGHTING.items() if shaping and loss[key] != usual]
+        )
+        clip = ", ".join(f"{value:g}" for value in (actor.clip_ratio_low, actor.clip_ratio_high, actor.clip_ratio_c))
+        row = (loss.loss_mode, config.algorithm.adv_estimator, weights, clip, actor.loss_agg_mode)
+        rows.setdefault(row, []).append(f"`{word}`")
+    head = ["| `algorithm=` | loss | estimator | weights | clip | aggregation |", "|---|---|---|---|---|---|"]
+    return "\n".join([*head, *(f"| {', '.join(words)} | {' | '.join(row)} |" for row, words in rows.items())])
+
+
+WEIGHTING = {"placement": "outside", "prob_source": "current", "normalize": "none"}
+
+
+def test_the_table_of_settings_is_what_the_words_compose():
+    written = PAGE.read_text().partition("<!-- settings: begin -->")[2].partition("<!-- settings: end -->")[0].strip()
+    assert written == settings_table(), f"write into {PAGE}:\n{settings_table()}"
+
+
 def kind_of(word):
     """What an algorithm's file changes of GRPO, in the words of the page of all algorithms."""
     settings = algorithm_settings(word)
@@ -190,7 +232,7 @@ def kind_of(word):
 
 
 def test_the_page_of_all_algorithms_says_what_their_files_say():
-    lines = (Path(__file__).parents[2] / "docs/algorithms.md").read_text().partition("\n## ")[0].splitlines()
+    lines = PAGE.read_text().partition("\n## All words")[2].partition("\n##")[0].splitlines()
     rows = [line.split(" | ") for line in lines if line.startswith("| `") and not line.startswith("| `algorithm=`")]
     words = {word: row for row in rows for word in re.findall(r"`(\w+)`", row[0])}
     assert {*words} == {*ALGORITHMS}

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from omegaconf import DictConfig, OmegaConf
 
+from verl_trgrpo.checks.unread import is_unread
 from verl_trgrpo.checks.view import RunView
 from verl_trgrpo.common.findings import Finding, Level, findings_of
 from verl_trgrpo.common.text import as_plain_yaml
@@ -15,11 +16,13 @@ from verl_trgrpo.config import OWN_CONFIGS
 from verl_trgrpo.core import TokenWeighting
 from verl_trgrpo.core.shaping import REMEDIES
 from verl_trgrpo.runs.compose import algorithm_settings, resolved, verl_defaults
-from verl_trgrpo.runs.keys import ACTOR, LOSS, flat
-from verl_trgrpo.verl_plugin.loss_names import WEIGHTED
+from verl_trgrpo.runs.keys import ACTOR, CORRECTION, LOSS, ROLLOUT, flat
+from verl_trgrpo.verl_plugin.loss_names import LOSS_MODES, WEIGHTED
 
 # Points between 0 and 1 at which weights are compared with the clip.
 _GRID = 1001
+# Losses whose gradient is computed; others are the user's own, or hand a batch on.
+_PROBED = {*WEIGHTED, *LOSS_MODES, "geo_mean"}
 # The algorithms that others are made from.
 _BASES = ("grpo", "tr_grpo")
 # Beginnings of keys that an algorithm's file sets and leaves open: a default of this project, not the algorithm's point.
@@ -90,12 +93,12 @@ def loss_findings(view: RunView) -> list[Finding]:
     # CISPO's lower bound is meant to be out of reach: veRL's example sets clip_ratio_low=10.
     clip_findings = [] if loss.loss_mode in ("cispo", "tr_cispo") else _errors_of(lambda: clip_range_of(actor))
     if not isinstance(loss, TokenWeighting):
-        return clip_findings
+        return clip_findings or _idle_findings(view, actor)
     findings = clip_findings + _input_findings(view, loss)
     findings += _errors_of(lambda: check_kl(actor)) + _errors_of(lambda: check_lopti(actor))
     if loss.placement == "inside" and loss.shaping.probs_only and not clip_findings:
         findings += _silenced_findings(loss, clip_range_of(actor))
-    return findings
+    return findings or _idle_findings(view, actor)
 
 
 def _input_findings(view: RunView, loss: Any) -> list[Finding]:
@@ -103,6 +106,7 @@ def _input_findings(view: RunView, loss: Any) -> list[Finding]:
     needed = {
         "entropy": (f"{ACTOR}.calculate_entropy", f"{ACTOR}.entropy_coeff"),
         "ref_log_prob": (f"{ACTOR}.use_kl_loss", "algorithm.use_kl_in_reward"),
+        "rollout_log_prob": (f"{ROLLOUT}.calculate_log_probs",),
         "success_rate": ("trainer.v1.sampler.sampler_kwargs.success_rate",),
     }
     asked = {name: f"shaping {loss.shaping}" for name in loss.shaping.inputs if name in needed}
@@ -111,8 +115,48 @@ def _input_findings(view: RunView, loss: Any) -> list[Finding]:
     return [
         view.finding(keys[0], f"{asked[name]} takes {name}; {REMEDIES[name]}")
         for name, keys in needed.items()
-        if name in asked and not any(view[key] for key in keys)
+        if name in asked and not any(view[key] and not is_unread(view, key) for key in keys)
     ]
+
+
+def _idle_findings(view: RunView, actor: Any) -> list[Finding]:
+    """Warn about a loss that is GRPO's wherever the policy is the old one, in a run whose policy always is.
+
+    Nothing lists such losses: the gradients are computed, on-policy and off-policy, for veRL's and this project's losses.
+    """
+    from verl_trgrpo.verl_plugin.gradient_probe import gradient_of, stock
+
+    key, whole, epochs = f"{ACTOR}.ppo_mini_batch_size", view["data.train_batch_size"], f"{ACTOR}.ppo_epochs"
+    several = view[key] is None or whole is None or view[key] < whole or view[epochs] != 1
+    loss, grouped = actor.policy_loss, view["algorithm.adv_estimator"] in ("grpo", "tr_grpo")
+    if (
+        several
+        or not grouped
+        or view[f"{CORRECTION}.bypass_mode"]
+        or getattr(loss, "lopti", None)
+        or loss.loss_mode not in _PROBED
+    ):
+        return []
+    try:
+        alike = [
+            torch.allclose(gradient_of(actor, off_policy), gradient_of(stock(actor), off_policy), 1e-9, 1e-12)
+            for off_policy in (False, True)
+        ]
+    except Exception:  # of a shaping of the user's own, which the run will report
+        return []
+    if alike != [True, False]:
+        return []
+    word = (
+        f"algorithm={view.choices['algorithm']}"
+        if view.choices.get("algorithm")
+        else f"{LOSS}.loss_mode={loss.loss_mode}"
+    )
+    reason = (
+        f"with data.train_batch_size={whole} and {epochs}=1 a batch is one update, in which the policy is the old one and the "
+        f"loss of {word} has the gradient of veRL's vanilla loss, as algorithm=grpo; set {key}={max(1, whole // 2)}, or "
+        f"{CORRECTION}.bypass_mode=true for the probabilities of the rollout as old ones"
+    )
+    return [view.finding(key, reason, Level.WARNING)]
 
 
 def _errors_of(check: Callable[[], object]) -> list[Finding]:

@@ -233,7 +233,7 @@ def _weights_fix(directory: Path, section: str) -> str:
     if has_whole_model(directory):
         start = f"start another run from its weights with {key}={directory / 'huggingface'} and another trainer.experiment_name"
     elif any(name == "model" for name, _, _ in shards(directory)):
-        start = f"export its weights (verl-trgrpo export) and start another run from them with {key}"
+        start = f"export its weights (`verl-trgrpo export RUN --out DIR`) and start another run from them with {key}"
     else:
         start = "choose another checkpoint"
     return f"{start}, or start over with trainer.resume_mode=disable"

@@ -18,7 +18,7 @@ _Warning = partial(Rule, level=Level.WARNING)
 # Estimators that compare the responses of a group.
 _OF_GROUPS = (
     "grpo", "tr_grpo", "reinforce_rej", "ha_dw", "rloo", "opo", "grpo_passk", "gpg", "reinforce_plus_plus_baseline",
-    "optimal_token_baseline",
+    "optimal_token_baseline", "maxrl",
 )  # fmt: skip
 # Parts of this package's rewards; `reward` is veRL's name for the sum.
 _METRICS = ("reward", *Score(0.0, acc=0.0).as_dict(), CUT_OFF, "overlong_reward", "overlong")

@@ -11,12 +11,12 @@ from verl_trgrpo.checks.tables import Switch
 # Estimators that take no standard deviation, or always the same one, and those that do not discount.
 _WITHOUT_STD = (
     "gae", "remax", "rloo", "rloo_vectorized", "opo", "gpg", "reinforce_plus_plus", "reinforce_plus_plus_baseline",
-    "optimal_token_baseline", "tir_optimal_token_baseline", "reinforce_rej", "w_reinforce",
+    "optimal_token_baseline", "tir_optimal_token_baseline", "reinforce_rej", "w_reinforce", "raft", "maxrl",
 )  # fmt: skip
 _WITHOUT_DISCOUNT = (
     "grpo", "grpo_vectorized", "grpo_passk", "gdpo", "remax", "rloo", "rloo_vectorized", "opo", "gpg",
     "reinforce_plus_plus_baseline", "optimal_token_baseline", "tir_optimal_token_baseline", "tr_grpo", "reinforce_rej", "ha_dw",
-    "w_reinforce",
+    "w_reinforce", "raft", "maxrl",
 )  # fmt: skip
 # Losses without a clip range, and those with one that do not clip a second time.
 _WITHOUT_CLIP = ("gpg", "kl_cov", "dro", "sapo")

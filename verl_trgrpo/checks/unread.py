@@ -30,16 +30,20 @@ def unread_table() -> tuple[str, Mapping[str, list[str]]]:
     return content["verl"], content["unread"]
 
 
+def is_unread(view: RunView, key: str) -> bool:
+    """Return True for a dotted key that the chosen trainer never reads."""
+    trainer = "v1" if view["trainer.use_v1"] else "older"
+    return any(f"{key}.".startswith(f"{each}.") for each, trainers in unread_table()[1].items() if trainer in trainers)
+
+
 def unread_findings(view: RunView) -> list[Finding]:
     """Report what was set, by the run or by its algorithm, and is not read. What rules and switches report is left to them."""
-    release, unread = unread_table()
     trainer = "v1" if view["trainer.use_v1"] else "older"
-    prefixes = tuple(f"{key}." for key, trainers in unread.items() if trainer in trainers)
     own = _set_by_algorithm(view)
     reporting = [row for row in SWITCHES.values() if row.findings(view)]
     asked: dict[str, list[str]] = defaultdict(list)
     for key in dict.fromkeys([*own, *view.changed]):
-        if f"{key}.".startswith(prefixes) and not any(row.covers(key) for row in reporting):
+        if is_unread(view, key) and not any(row.covers(key) for row in reporting):
             asked[key.rpartition(".")[0]].append(key)
     reported = {full(rule.key) for rule in RULES.values() if rule.findings(view)}
     findings = []
@@ -51,7 +55,7 @@ def unread_findings(view: RunView) -> list[Finding]:
             if by_word
             else "remove this setting"
         )
-        reason = f"has no effect, because the {_NAMES[trainer]} of veRL {release} does not read this; {fix}"
+        reason = f"has no effect, because the {_NAMES[trainer]} of veRL {unread_table()[0]} does not read this; {fix}"
         if given:
             findings.append(Finding(Level.ERROR if by_word else Level.WARNING, keys[0], f"{given}: {reason}"))
     return findings

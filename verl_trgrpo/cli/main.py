@@ -17,7 +17,7 @@ from verl_trgrpo import __version__
 from verl_trgrpo.common.findings import raise_invalid
 from verl_trgrpo.common.options import exit_code, parse_options
 from verl_trgrpo.common.secrets import without_passwords, word_problems
-from verl_trgrpo.common.text import did_you_mean, escape_controls, show
+from verl_trgrpo.common.text import did_you_mean, for_terminal, show
 from verl_trgrpo.tasks.registry import import_external_modules, known_builders
 
 # Name, function in `verl_trgrpo.cli` and summary. The function takes the dataclass that its parameter `options` is annotated
@@ -42,10 +42,10 @@ COMMANDS = {
 
 
 class _Escaped(logging.Formatter):
-    """Formats messages, which may quote a file, without passwords and characters that act on a terminal."""
+    """Formats messages, which may quote a file, without passwords and as `for_terminal` does."""
 
     def format(self, record: logging.LogRecord) -> str:
-        return escape_controls(without_passwords(super().format(record)))
+        return for_terminal(without_passwords(super().format(record)))
 
 
 def main(argv: Sequence[str] | None = None) -> int:

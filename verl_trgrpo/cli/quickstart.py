@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -46,13 +47,25 @@ def quickstart(options: QuickstartOptions) -> int:
     note_data("puzzles", options.out / "data", build_dataset(options.out / "data"))
     run_dir = train_demonstration(options, options.out, "kk_quickstart", CHECKPOINT, "Knights-and-Knaves")
     other = "tr_grpo" if run_dir.name.startswith("grpo-") else "grpo"
-    show(
-        "next\n"
-        f"  the other algorithm          verl-trgrpo quickstart algorithm={other}\n"
-        f"  runs side by side            verl-trgrpo report {options.out}/*-seed*\n"
-        "  your own veRL recipe         python -m verl.trainer.main_ppo +algorithm=tr_grpo ..."
-    )
+    show(next_steps(options, other))
     return 0
+
+
+def next_steps(options: QuickstartOptions, other: str) -> str:
+    """Return what to do after a run, a command in each line: the `other` algorithm, a page of the runs, veRL itself."""
+    place = shlex.quote(str(options.out))
+    changed = [
+        *(["--out", place] if options.out != QuickstartOptions.out else []),
+        *(["--seed", str(options.seed)] if options.seed else []),
+    ]
+    return "\n".join(
+        [
+            "next",
+            f"  the other algorithm   verl-trgrpo quickstart {' '.join([*changed, f'algorithm={other}'])}",
+            f"  runs side by side     verl-trgrpo report {place}/*-seed*",
+            "  your own veRL recipe  python -m verl.trainer.main_ppo +algorithm=tr_grpo ...",
+        ]
+    )
 
 
 def train_demonstration(

@@ -13,7 +13,7 @@ from typing import Annotated, Any, ClassVar, TypeVar, get_args, get_type_hints
 
 from verl_trgrpo.common.findings import raise_invalid, range_errors
 from verl_trgrpo.common.secrets import without_passwords
-from verl_trgrpo.common.text import escape_controls
+from verl_trgrpo.common.text import for_terminal, typeable
 
 Given = TypeVar("Given")
 
@@ -86,8 +86,8 @@ def parse_options(
     options_class.__init__.__annotations__.update(hints)  # type: ignore[misc]
     return tyro.cli(
         functools.partial(options_class) if has_fields else options_class,
-        prog=prog,
-        description=description or options_class.__doc__,
+        prog=typeable(prog),
+        description=typeable(description or options_class.__doc__ or ""),
         args=argv,
         config=(tyro.conf.FlagCreatePairsOff, tyro.conf.DisallowNone, tyro.conf.PositionalMetavarFromFieldName),
     )
@@ -115,7 +115,7 @@ def exit_code(program: Callable[[], int]) -> int:
         sys.stdout.flush()
         return code
     except KeyboardInterrupt as interrupt:
-        sys.stderr.write(escape_controls(f"\ninterrupted{'; ' if str(interrupt) else ''}{interrupt}\n"))
+        sys.stderr.write(for_terminal(f"\ninterrupted{'; ' if str(interrupt) else ''}{interrupt}\n"))
         return 130
     except BrokenPipeError:
         # `| head` has read enough. Python must not flush the rest at exit; 141 is what a shell reports after SIGPIPE.
@@ -131,7 +131,7 @@ def exit_code(program: Callable[[], int]) -> int:
     except (ValueError, OSError, RuntimeError) as error:
         full = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
         remedy = "; free some space, or write to another disk, and give the same command again" if full else ""
-        sys.stderr.write(escape_controls(f"error: {without_passwords(str(error))}{remedy}\n"))
+        sys.stderr.write(for_terminal(f"error: {without_passwords(str(error))}{remedy}\n"))
         return 1 if isinstance(error, RuntimeError) else 2
 
 

@@ -8,6 +8,9 @@ from __future__ import annotations
 
 import difflib
 import re
+import shlex
+import shutil
+import sys
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -59,9 +62,40 @@ def escape_controls(text: str) -> str:
     )
 
 
+# First words of this project's commands, and what its messages call besides: programs of one environment.
+COMMAND_WORDS = ("doctor", "quickstart", "train", "validate", "preview", "health", "compare", "report", "eval", "export",
+                 "data", "search")  # fmt: skip
+_PROGRAM = re.compile(
+    rf"(?<![\w/.-])(verl-trgrpo(?= (?:{'|'.join(COMMAND_WORDS)}|COMMAND)\b)|python(?= -m verl)|pip(?= install\b)"
+    r"|ray(?= start\b)|hf(?= upload\b))"
+)
+
+
+def typeable(text: str) -> str:
+    """Return a text with the programs of its commands as this shell finds them.
+
+    A program of this environment stays as it is where ``PATH`` leads to it, and has its path otherwise: relative to the current
+    directory if it is below that.
+    """
+    return _PROGRAM.sub(lambda match: _as_typed(match[0]), text)
+
+
+def _as_typed(program: str) -> str:
+    own, found = Path(sys.executable).parent / program, shutil.which(program)
+    if not own.is_file() or (found and Path(found).absolute() == own):
+        return program
+    here = Path.cwd()
+    return shlex.quote(str(own.relative_to(here) if own.is_relative_to(here) else own))
+
+
+def for_terminal(text: str) -> str:
+    """Return a text as it may reach a terminal, see `escape_controls`, and with commands that can be typed, see `typeable`."""
+    return escape_controls(typeable(text))
+
+
 def show(text: object, stream: TextIO | None = None, end: str = "\n") -> None:
-    """Print a text to `stream`, by default standard output, with `escape_controls`: commands and the launcher print by it."""
-    print(escape_controls(str(text)), file=stream, end=end, flush=True)
+    """Print a text to `stream`, by default standard output, with `for_terminal`: commands and the launcher print by it."""
+    print(for_terminal(str(text)), file=stream, end=end, flush=True)
 
 
 # What begins something in Markdown inside a line: HTML, entities, links, code, emphasis, tables, formulas; and addresses, which

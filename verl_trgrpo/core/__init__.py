@@ -4,7 +4,9 @@ from verl_trgrpo.core import shapings as _shapings  # noqa: F401 (importing them
 from verl_trgrpo.core.advantages import (
     difficulty_weighted_advantages,
     group_relative_advantages,
+    mean_relative_advantages,
     outcome_advantages,
+    positive_advantages,
     rejection_advantages,
 )
 from verl_trgrpo.core.losses import (
@@ -38,7 +40,9 @@ __all__ = [
     "group_metrics",
     "group_relative_advantages",
     "make_shaping",
+    "mean_relative_advantages",
     "outcome_advantages",
+    "positive_advantages",
     "register_shaping",
     "rejection_advantages",
     "token_weights",

@@ -1,4 +1,4 @@
-"""Compute advantages of groups of responses: GRPO, Reinforce-Rej, HA-DW and W-REINFORCE, vectorised.
+"""Compute advantages of groups of responses: GRPO, Reinforce-Rej, RAFT, MaxRL, HA-DW and W-REINFORCE, vectorised.
 
 All take ``token_level_rewards`` and ``response_mask``, both (batch, response_length), and ``index``, (batch,) labels of the
 groups; the reward R of a response is the sum of its token rewards, and its advantage is the same at all its valid tokens.
@@ -68,6 +68,52 @@ def rejection_advantages(
     returns, groups = _grouped_returns(token_level_rewards, response_mask, index)
     lowest, highest = _group_extremes(returns, groups)
     return at_valid_tokens(torch.where((lowest == highest)[groups], 0.0, returns), response_mask)
+
+
+@torch.no_grad()
+def positive_advantages(
+    token_level_rewards: torch.Tensor,
+    response_mask: torch.Tensor,
+    index: Sequence[Hashable] | np.ndarray | torch.Tensor,
+) -> torch.Tensor:
+    """Return A = R where R > 0, else 0 (RAFT, arXiv 2504.11343): right responses alone teach, without a baseline.
+
+    With the ratio and the clip of the policy loss this is the paper's RAFT++. Its abstract and README were read.
+
+    Arguments, result and errors are those of ``group_relative_advantages``; ``index`` has no effect.
+    """
+    returns, _ = _grouped_returns(token_level_rewards, response_mask, index)
+    return at_valid_tokens(returns.clamp(min=0), response_mask)
+
+
+@torch.no_grad()
+def mean_relative_advantages(
+    token_level_rewards: torch.Tensor,
+    response_mask: torch.Tensor,
+    index: Sequence[Hashable] | np.ndarray | torch.Tensor,
+) -> torch.Tensor:
+    """Return A = (R - mean R) / mean R within each group (MaxRL, arXiv 2602.02710): rare right responses weigh most.
+
+    A group of equal rewards, all 0 or a single response among them, gives exactly 0.
+    Read in prime-rl's preset (pull request 2778).
+
+    Arguments and result are those of ``group_relative_advantages``.
+
+    Raises:
+        ValueError: shapes that do not agree, or a reward below 0, with which the sign of a mean could turn that of A.
+    """
+    returns, groups = _grouped_returns(token_level_rewards, response_mask, index)
+    if bool((returns < 0).any()):
+        raise ValueError(
+            "MaxRL divides by the mean reward of a group, which is not meant for rewards below 0 (smallest here: "
+            f"{returns.min().item():g}); use rewards of 0 and more, without a KL in the reward or a penalty for length, or "
+            "algorithm=grpo"
+        )
+    zeros = returns.double().new_zeros(int(groups.max()) + 1 if len(groups) else 0)
+    sizes = zeros.index_add(0, groups, torch.ones_like(returns, dtype=torch.float64))
+    means = (zeros.index_add(0, groups, returns.double()) / sizes)[groups]
+    centred = normalized_in_groups(returns.double(), groups, 0.0, normalize_by_std=False)
+    return at_valid_tokens((centred / torch.where(means == 0, 1.0, means)).to(returns.dtype), response_mask)
 
 
 @torch.no_grad()

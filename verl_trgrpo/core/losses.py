@@ -139,6 +139,8 @@ def compute_policy_loss(
     entropy: torch.Tensor | None = None,
     ref_log_prob: torch.Tensor | None = None,
     success_rate: torch.Tensor | None = None,
+    rollout_log_prob: torch.Tensor | None = None,
+    responses: torch.Tensor | None = None,
     **global_batch_info: Any,
 ) -> PolicyLoss:
     """Compute a token-weighted policy loss and its metrics.
@@ -168,6 +170,8 @@ def compute_policy_loss(
         entropy: (batch, response_length) entropy of pi_theta at each position in nats, for what takes it.
         ref_log_prob: (batch, response_length) log pi_ref of the same tokens, for shapings that take it.
         success_rate: (batch, response_length) share of right responses in the group, for shapings that take it.
+        rollout_log_prob: (batch, response_length) log-probabilities of the rollout engine, for shapings that take them.
+        responses: (batch, response_length) ids of the tokens, for shapings that take them.
         **global_batch_info: counts over micro-batches and ranks, passed on to ``aggregate_loss``.
 
     Returns:
@@ -189,12 +193,16 @@ def compute_policy_loss(
         entropy=entropy,
         ref_log_prob=ref_log_prob,
         success_rate=success_rate,
+        rollout_log_prob=rollout_log_prob,
+        responses=responses,
     )
     valid, log_ratio, advantages = tokens.valid, tokens.log_ratio, tokens.advantages
     high_entropy = clip.high_entropy.applies(tokens) if clip.high_entropy else None
     with torch.no_grad():
         weights = weighting.shaping.weigh(tokens, weighting.prob_source)
         sums = weight_sums(tokens, weights, weighting.shaping.bounds)
+        if high_entropy is not None and tokens.entropy is not None:
+            weights = weights.masked_fill(~tokens.entropy.isfinite(), torch.nan)
         # What is no longer needed should not count into the peak memory.
         del tokens
         weights = weighting.normalized(weights, valid)

@@ -35,6 +35,8 @@ INPUTS: dict[str, Callable[[Tokens], torch.Tensor | None]] = {
     "entropy": lambda tokens: tokens.entropy,
     "ref_log_prob": lambda tokens: tokens.ref_log_prob,
     "success_rate": lambda tokens: tokens.success_rate,
+    "rollout_log_prob": lambda tokens: tokens.rollout_log_prob,
+    "responses": lambda tokens: tokens.responses,
     "response_mask": lambda tokens: tokens.valid,
     "positions": lambda tokens: torch.arange(tokens.valid.shape[1], device=tokens.valid.device).expand(
         tokens.valid.shape
@@ -46,6 +48,8 @@ REMEDIES = {
     "entropy": "set actor_rollout_ref.actor.calculate_entropy=true",
     "ref_log_prob": "set actor_rollout_ref.actor.use_kl_loss=true, which brings the reference policy, with "
     "actor_rollout_ref.actor.kl_loss_coef=0 for a run without a KL loss",
+    "rollout_log_prob": "set actor_rollout_ref.rollout.calculate_log_probs=true",
+    "responses": "pass the ids of the tokens as responses",
     "success_rate": "train with veRL's v1 trainer and the configuration trgrpo_trainer or a recipe, whose replay buffer "
     "computes it with trainer.v1.sampler.sampler_kwargs.success_rate=true",
 }
@@ -106,7 +110,9 @@ class Shaping:
 
     @torch.no_grad()
     def weigh(self, tokens: Tokens, prob_source: str = "current") -> torch.Tensor:
-        """Return the (batch, response_length) weights of a micro-batch's tokens: finite, >= 0, and 1 outside the mask.
+        """Return the (batch, response_length) weights of a micro-batch's tokens: >= 0, and 1 outside the mask.
+
+        They are finite, but NaN where a shaping of the entropy finds one that is not finite.
 
         Args:
             tokens: of the micro-batch.
@@ -126,7 +132,11 @@ class Shaping:
         with torch.autocast(tokens.valid.device.type, enabled=False):
             weights = self(given[0]) if self.probs_only else self.function(*given, **self.parameters)
         _check_shape(self, weights, tokens.valid)
-        return weights.to(tokens.log_prob.dtype).masked_fill(~tokens.valid, 1.0)
+        weights = weights.to(tokens.log_prob.dtype)
+        if "entropy" in self.inputs and tokens.entropy is not None:
+            # As NaN logits do in vanilla, and not all weights equal because a mean or a quantile is NaN.
+            weights = weights.masked_fill(~tokens.entropy.isfinite(), torch.nan)
+        return weights.masked_fill(~tokens.valid, 1.0)
 
 
 def register_shaping(
@@ -286,6 +296,8 @@ def _sample_tokens(probs: torch.Tensor) -> Tokens:
         entropy=-probs * log_prob,
         ref_log_prob=log_prob.flip(-1),
         success_rate=probs,
+        rollout_log_prob=log_prob.flip(-1),
+        responses=torch.arange(probs.numel(), device=probs.device).view_as(probs),
     )
 
 

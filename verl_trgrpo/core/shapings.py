@@ -118,8 +118,9 @@ def stapo(
     """Return 0 where p < max_prob, the entropy is below its quantile and A > 0, else 1 (STAPO, arXiv 2602.15620).
 
     Such "spurious" tokens are improbable at a position where the policy was sure, and rewarded all the same. Rule, 0.002, the
-    quantile 0.8 and dividing the loss by the tokens that stay (``normalize=token_mean``) are those of public readings of the
-    paper (Algorithm 1, Section 5.1; Section 5.3 calls the same bound "the bottom 80 %"). There the quantile is that of the
+    quantile 0.8 and dividing the loss by the tokens that stay (``normalize=token_mean``) are those of public readings of v1 of
+    the paper (Algorithm 1, Section 5.1; Section 5.3 calls the same bound "the bottom 80 %"). It has five versions, of which v4
+    and v5 were not seen; a summary by the authors' laboratory has 0.01 and the quantile 0.05. There the quantile is that of the
     mini-batch, here that of the micro-batch, so results depend on its size.
     """
     bound = entropy.masked_fill(~response_mask, torch.nan).nanquantile(entropy_quantile)
@@ -289,7 +290,7 @@ def gtpo(entropy: torch.Tensor, response_mask: torch.Tensor, *, beta: float = 0.
     weights are 1.
     """
     mean = entropy.sum() / response_mask.sum().clamp(min=1)
-    relative = torch.where(mean > 0, entropy / mean, 1.0)
+    relative = torch.where(mean == 0, 1.0, entropy / mean)
     return (1 + beta * (relative - 1)).clamp(min=0)
 
 

@@ -26,6 +26,8 @@ class Tokens:
         ref_log_prob: log pi_ref of the same tokens; None where the run has no reference policy.
         success_rate: share of right responses in the group of the token's response, in [0, 1], the same for all tokens of a
             response; None where the run does not compute it.
+        rollout_log_prob: log-probability of the same tokens in the rollout engine; None where the run does not keep it.
+        responses: ids of the same tokens, integers; None outside a trainer that has them.
     """
 
     log_prob: torch.Tensor
@@ -36,6 +38,8 @@ class Tokens:
     entropy: torch.Tensor | None = None
     ref_log_prob: torch.Tensor | None = None
     success_rate: torch.Tensor | None = None
+    rollout_log_prob: torch.Tensor | None = None
+    responses: torch.Tensor | None = None
 
     @classmethod
     def of_batch(
@@ -48,6 +52,8 @@ class Tokens:
         entropy: torch.Tensor | None = None,
         ref_log_prob: torch.Tensor | None = None,
         success_rate: torch.Tensor | None = None,
+        rollout_log_prob: torch.Tensor | None = None,
+        responses: torch.Tensor | None = None,
     ) -> Tokens:
         """Build the tokens of a trainer's tensors, all (batch, response_length).
 
@@ -59,13 +65,16 @@ class Tokens:
             entropy: of pi_theta at each position in nats.
             ref_log_prob: log pi_ref of the same tokens, may be -inf.
             success_rate: share of right responses in the group of the token's response.
+            rollout_log_prob: of the rollout engine.
+            responses: ids of the tokens.
 
         Raises:
             ValueError: tensors of different shapes.
         """
         given = {"old_log_prob": old_log_prob, "log_prob": log_prob, "advantages": advantages}
         more = {"entropy": entropy, "ref_log_prob": ref_log_prob, "success_rate": success_rate}
-        check_shapes(response_mask=response_mask, **given, **more)
+        more["rollout_log_prob"] = rollout_log_prob
+        check_shapes(response_mask=response_mask, responses=responses, **given, **more)
         valid = response_mask.bool()
         outside = ~valid
         log_prob, old_log_prob = masked(log_prob, outside), masked(old_log_prob.detach(), outside)
@@ -77,6 +86,7 @@ class Tokens:
             _bounded(log_prob - old_log_prob),
             masked(advantages.detach(), outside),
             valid,
+            responses=None if responses is None else responses.masked_fill(outside, 0),
             **{name: None if tensor is None else masked(tensor.detach(), outside) for name, tensor in more.items()},
         )
 

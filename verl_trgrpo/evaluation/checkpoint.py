@@ -98,7 +98,7 @@ def find_model(name: str) -> str:
         return str(shards)
     raise ValueError(
         f"{path} is neither a run directory with an FSDP checkpoint of veRL, one of its global_step_N, nor a Hugging Face "
-        "model directory (config.json); python -m verl.model_merger makes the latter from a checkpoint of Megatron"
+        "model directory (config.json); `python -m verl.model_merger` makes the latter from a checkpoint of Megatron"
     )
 
 

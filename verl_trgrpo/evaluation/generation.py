@@ -224,8 +224,8 @@ def _start_engine(model: str, context: int | None, step_tokens: int, options: Ev
             return AsyncLLM.from_engine_args(arguments, usage_context=UsageContext.LLM_CLASS)
     except Exception as error:  # it raises many types; the reason is often only in the log
         raise RuntimeError(
-            f"vLLM cannot load {model} ({first_line(error)}); full log: {log_file}. verl-trgrpo doctor shows "
-            "what is installed"
+            f"vLLM cannot load {model} ({first_line(error)}); full log: {log_file}. `verl-trgrpo doctor` "
+            "shows what is installed"
         ) from error
 
 

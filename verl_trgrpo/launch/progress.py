@@ -8,7 +8,7 @@ from typing import TextIO
 
 from tqdm import tqdm
 
-from verl_trgrpo.common.text import escape_controls, show
+from verl_trgrpo.common.text import escape_controls, for_terminal, show
 from verl_trgrpo.runs.health import judge
 from verl_trgrpo.runs.metrics import CUT_OFF_SHARE, EQUAL_GROUPS, GRAD_NORM, MEAN_REWARD, NO_ANSWER, WEIGHT, Step
 
@@ -107,7 +107,7 @@ class RunProgress:
         self._standing = standing
 
     def _say(self, line: str) -> None:
-        self._bar.write(escape_controls(line), file=self._stream)
+        self._bar.write(for_terminal(line), file=self._stream)
 
     def _figures(self, step: Step) -> list[str]:
         values = [

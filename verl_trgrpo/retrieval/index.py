@@ -203,7 +203,9 @@ def check_complete(directory: Path) -> IndexManifest:
     """
     manifest = read_manifest(directory)
     if manifest is None:
-        raise ValueError(f"{directory} is not a finished index; build one with verl-trgrpo search index")
+        raise ValueError(
+            f"{directory} is not a finished index; build one with `verl-trgrpo search index --corpus FILE --out DIR`"
+        )
     if manifest.format != FORMAT:
         raise ValueError(
             f"{directory} has format {shorten(manifest.format, 20)}, this version reads {FORMAT}; build the index again"

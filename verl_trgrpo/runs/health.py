@@ -106,7 +106,7 @@ _SCORED = r"critic/(score|rewards?|acc|advantages|returns)/.*|val-.*"
 _UPDATED = r"actor/.*|critic/(vf_|grad_norm|vpred|kl).*"
 _PARTS = r"critic/(reward/.+|acc)/mean|val-aux/.+/(acc|reward|score|f1|em|format\w*)/mean@\d+"
 _SOURCE, _REWARD = r"val-\w+/(.+)/[^/]+/mean@\d+", r"critic/(rewards|acc)/mean"  # whose numbers are another metric's
-_READ = "read responses with their rewards: verl-trgrpo preview"
+_READ = "read responses with their rewards: `verl-trgrpo preview`"
 _SLOWER = "{slower} {resume}"
 # Meaning and remedy of the rows that share them.
 _CLIPPED = ("updates are clipped to noise", _SLOWER)
@@ -137,7 +137,8 @@ SIGNALS = (
     Signal("all groups are equal", r"critic/equal_groups_frac", "equal rewards have advantages of 0, so nothing is learned",
            f"{_READ}; if they are right, choose other prompts", "bound", 0.9, excuses=("solved",)),
     Signal("weights are all equal", r"actor/tr_weight_std", "this run is GRPO with a constant factor",
-           "choose another shaping (docs/shapings.md)", "bound", 1e-3, True, excuses=("uniform",)),
+           "choose another shaping (docs/shapings.md), or more updates per batch for one that compares with the old policy",
+           "bound", 1e-3, True),
     Signal("gradient explodes", r"(actor|critic)/grad_norm|critic/vf_loss", *_CLIPPED, change=6.0, back=1),
     Signal("loss explodes", r"actor/(pg_)?loss", *_CLIPPED, change=30.0, normal=(0.1, math.inf), back=1),
     Signal("critic is worse than a constant", r"critic/vf_explained_var", "advantages are noise", _SLOWER, "bound", 0.0, True,

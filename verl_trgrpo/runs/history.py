@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
-from verl_trgrpo.runs.metrics import GRAD_NORM, MEAN_REWARD, WEIGHT, Step
+from verl_trgrpo.runs.metrics import GRAD_NORM, MEAN_REWARD, Step
 
 Values = np.ndarray[Any, np.dtype[Any]]
 Flags = np.ndarray[Any, np.dtype[np.bool_]]
@@ -215,7 +215,3 @@ class History:
             for name, least in [(metric, self.share_of_step()), *((name, 0.0) for name in self.metrics(_TOKENS))]
         )
         return 1.8 if not tokens else math.inf if 1.5 * min(max(0.0, *tokens), 1e9) ** 1.5 >= times else 1.0
-
-    def uniform(self, *_: Any) -> float:
-        """Excuse it where every weight is 1: the shaping ``uniform`` asks for GRPO."""
-        return math.inf if (self.column(WEIGHT)[1] == 1.0).all() else 1.0

@@ -1,6 +1,7 @@
 """Register the advantage estimators of the core with veRL.
 
-``tr_grpo`` is GRPO's, vectorised and exact for equal rewards; ``reinforce_rej`` drops groups of equal rewards;
+``tr_grpo`` is GRPO's, vectorised and exact for equal rewards; ``reinforce_rej`` drops groups of equal rewards; ``raft`` drops
+rewards of 0 and below; ``maxrl`` divides by the mean reward;
 ``ha_dw`` weights advantages by difficulty, with options from ``algorithm.ha_dw``; ``w_reinforce`` uses right and wrong only,
 with options from ``algorithm.w_reinforce``.
 
@@ -28,7 +29,9 @@ from verl_trgrpo.core import (
     OutcomeOptions,
     difficulty_weighted_advantages,
     group_relative_advantages,
+    mean_relative_advantages,
     outcome_advantages,
+    positive_advantages,
     rejection_advantages,
 )
 
@@ -127,6 +130,14 @@ def _reinforce_rej(batch: Batch, _: dict[str, Any]) -> torch.Tensor:
     return rejection_advantages(batch.rewards, batch.mask, batch.groups)
 
 
+def _raft(batch: Batch, _: dict[str, Any]) -> torch.Tensor:
+    return positive_advantages(batch.rewards, batch.mask, batch.groups)
+
+
+def _maxrl(batch: Batch, _: dict[str, Any]) -> torch.Tensor:
+    return mean_relative_advantages(batch.rewards, batch.mask, batch.groups)
+
+
 def _w_reinforce(batch: Batch, _: dict[str, Any]) -> torch.Tensor:
     options = OutcomeOptions(**batch.options("w_reinforce"))
     return outcome_advantages(batch.rewards, batch.mask, batch.groups, options)
@@ -148,5 +159,7 @@ def _ha_dw(batch: Batch, state: dict[str, Any]) -> torch.Tensor:
 
 register_adv_est("tr_grpo")(Estimator(_tr_grpo))
 register_adv_est("reinforce_rej")(Estimator(_reinforce_rej))
+register_adv_est("raft")(Estimator(_raft))
+register_adv_est("maxrl")(Estimator(_maxrl))
 register_adv_est("w_reinforce")(Estimator(_w_reinforce))
 register_adv_est("ha_dw")(Estimator(_ha_dw, remembers=True))

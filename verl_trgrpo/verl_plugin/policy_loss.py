@@ -27,9 +27,10 @@ def _own_loss(
     Raises:
         ValueError: advantages that are not finite, or what ``compute_policy_loss`` refuses.
     """
+    weighting = plugin_actor.token_weighting_of(config.policy_loss)
     result = compute_policy_loss(
         **tensors,
-        weighting=plugin_actor.token_weighting_of(config.policy_loss),
+        weighting=weighting,
         clip=plugin_actor.clip_range_of(config),
         surrogate=surrogate,
         loss_agg_mode=loss_agg_mode,
@@ -41,7 +42,10 @@ def _own_loss(
     share = result.metrics["tr_grad_share_low_prob_uniform"]
     if isinstance(share, TokenStatistic) and not math.isfinite(share.sums[1]):
         _check_advantages(tensors["advantages"], tensors["response_mask"])
-    return result.loss, {f"actor/{name}": value for name, value in result.metrics.items()}
+    metrics = {f"actor/{name}": value for name, value in result.metrics.items()}
+    if weighting.shaping.bounds[0] == weighting.shaping.bounds[1]:
+        del metrics["actor/tr_weight_std"]  # equal weights were asked for, and their spread of 0 would be a fault
+    return result.loss, metrics
 
 
 def _check_advantages(advantages: torch.Tensor, response_mask: torch.Tensor) -> None:

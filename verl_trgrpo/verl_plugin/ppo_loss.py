@@ -28,6 +28,8 @@ from verl_trgrpo.core import Tokens, TokenStatistic, TokenWeighting, aggregate_l
 from verl_trgrpo.verl_plugin import actor as plugin_actor
 from verl_trgrpo.verl_plugin import loss_names
 
+# Inputs of shapings, and the columns of veRL's batch that they are.
+_COLUMNS = {"ref_log_prob": "ref_log_prob", "rollout_log_prob": "rollout_log_probs", "responses": "responses"}
 _MARK = "has_token_weights"
 
 
@@ -110,8 +112,9 @@ def _token_inputs(asked: tuple[str, ...], entropy: torch.Tensor | None, data: An
     A column that is missing is left out: the shaping then says what to set.
     """
     inputs = {} if entropy is None else {"entropy": entropy}
-    if "ref_log_prob" in asked and "ref_log_prob" in data:
-        inputs["ref_log_prob"] = data.select("ref_log_prob").to_padded_tensor()["ref_log_prob"]
+    for name, column in _COLUMNS.items():
+        if name in asked and column in data:
+            inputs[name] = data.select(column).to_padded_tensor()[column]
     if "success_rate" in asked and "success_rate" in data:
         rates = data["success_rate"]  # one number for each response
         rates = rates.values() if rates.is_nested else rates

@@ -45,5 +45,5 @@ def _server_findings(view: Any, options: SearchOptions) -> list[Finding]:
         return []
     failures = failures_of_servers(options)
     level = Level.ERROR if len(failures) == len(options.urls) else Level.WARNING
-    fix = "start the server (verl-trgrpo search serve), or correct the address"
+    fix = "start the server (`verl-trgrpo search serve --index DIR`), or correct the address"
     return [Finding(level, key, f"{key}={url}: {failure}; {fix}") for url, failure in failures.items()]
