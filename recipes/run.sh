@@ -69,6 +69,13 @@ prepare_token() {
     ray get-auth-token --generate >/dev/null || fail "ray cannot make a token; use ray >= 2.52, or RAY_AUTH_MODE=disabled"
 }
 
+check() {
+    local code=0
+    verl-trgrpo validate "$recipe" "$@" ${overrides[@]+"${overrides[@]}"} || code=$?
+    ((code == 0)) || [[ $BUILD_DATA == 1 ]] || echo "note: run.sh builds missing data files with --build-data" >&2
+    ((code == 0)) || exit "$code"
+}
+
 # Ends the Ray node that this script started, and no other.
 stop_head() {
     kill "$head_pid" 2>/dev/null || true
@@ -143,7 +150,8 @@ if ((NNODES > 1)); then
 fi
 
 if ((dry_run)); then
-    exec verl-trgrpo validate "$recipe" --show ${overrides[@]+"${overrides[@]}"}
+    check --show
+    exit 0
 fi
 if ((NODE_RANK > 0)); then
     prepare_token
@@ -153,7 +161,7 @@ fi
 if [[ $BUILD_DATA == 1 ]]; then
     build_data "$name"
 fi
-verl-trgrpo validate "$recipe" ${overrides[@]+"${overrides[@]}"}
+check
 if ((NNODES > 1)); then
     prepare_token
     start_head

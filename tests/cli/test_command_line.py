@@ -38,6 +38,23 @@ def test_an_unknown_command_or_option_is_an_error(words, capsys):
     assert "".join(words[-1:]) in shown.err and not shown.out
 
 
+@pytest.mark.parametrize(
+    ("words", "remedy"),
+    [
+        (["quickstart", "seed=1"], "write --seed 1"),
+        (["quickstart", "--algorithm", "grpo"], "write the override algorithm=grpo"),
+        (["train", "--trainer.nnodes=2"], "write the override trainer.nnodes=2"),
+        (["train", "--config-name", "kk_quickstart"], "give kk_quickstart as the first word"),
+        (["validate", "no_files=true"], "write --no-files"),
+        (["preview", "kk_quickstart", "prompts=2"], "write --prompts 2"),
+    ],
+)
+def test_an_option_written_as_an_override_and_the_reverse_are_told_apart(words, remedy, capsys):
+    assert main(words) == 2
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1 and error.endswith(f"; {remedy}\n")
+
+
 def test_help_imports_no_heavy_package():
     code = """
 import sys

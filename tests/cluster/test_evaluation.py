@@ -9,7 +9,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 
 import psutil
 import pytest
@@ -17,6 +16,7 @@ import pytest
 from tests.cluster.eval_commands import evaluate, responses
 from tests.cluster.held_eval import MADE
 from tests.cluster.training import LIMIT, ROOT, doors
+from tests.waiting import wait_for
 from verl_trgrpo.cli.main import main
 from verl_trgrpo.demos.puzzles import CHECKPOINT, MAX_RESPONSE_TOKENS
 
@@ -33,8 +33,7 @@ def test_an_interrupted_evaluation_goes_on_and_samples_the_same(puzzles, tmp_pat
     with (tmp_path / "log").open("w") as log:
         held = [sys.executable, "-m", "tests.cluster.held_eval", "eval", *map(str, words)]
         process = subprocess.Popen(held, stdout=log, stderr=log, cwd=ROOT, start_new_session=True)
-        while process.poll() is None and (not path.exists() or path.read_bytes().count(b"\n") < MADE):
-            time.sleep(0.02)
+        wait_for(lambda: process.poll() is not None or (path.exists() and path.read_bytes().count(b"\n") >= MADE))
         assert process.poll() is None, (tmp_path / "log").read_text()[-3000:]
         children = psutil.Process(process.pid).children(recursive=True)
         assert doors([psutil.Process(process.pid), *children]) == []

@@ -12,12 +12,12 @@ import socket
 import subprocess
 import sys
 import tempfile
-import time
 
 import psutil
 import pytest
 
 from tests.cluster.training import LIMIT, Attempt, steps_of, tracked_step
+from tests.waiting import wait_for
 from verl_trgrpo.demos.puzzles import CHECKPOINT
 from verl_trgrpo.runs.environment import training_environment
 from verl_trgrpo.runs.metrics import MetricsLog
@@ -69,10 +69,7 @@ def daemons(tmp_path, monkeypatch):
                 log = tmp_path / f"node-{number}.log"
                 with log.open("wb") as file:
                     processes.append(subprocess.Popen([*ray, *role], stdout=file, stderr=subprocess.STDOUT))
-                deadline = time.monotonic() + LIMIT
-                while "Ray runtime started" not in log.read_text():
-                    assert processes[-1].poll() is None and time.monotonic() < deadline, log.read_text()
-                    time.sleep(0.2)
+                wait_for(lambda log=log: "Ray runtime started" in log.read_text(), processes[-1].poll)
             monkeypatch.setenv("RAY_ADDRESS", address)
             yield processes
         finally:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import ipaddress
+import itertools
 import json
 import os
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,11 +18,13 @@ from typing import Any
 import psutil
 
 from tests.scripts import ROOT
+from tests.waiting import HANGS, wait_for
 
 # A reward that a random model can earn.
 REWARD = Path(__file__).with_name("length_reward.py")
 # Seconds after which waiting for a state, or for the end of a process, counts as a hang. No test is about speed.
-LIMIT = 3600.0
+LIMIT = HANGS
+_ATTEMPTS = itertools.count()
 # Seconds that killed processes get to disappear, freeing gigabytes on a busy machine.
 _SWEPT = 120.0
 # Seconds between two questions: asking lists all processes of the machine, which at a shorter interval costs a third of a core.
@@ -76,7 +78,7 @@ class Attempt:
 
     def __init__(self, run_dir: Path, arguments: list[str]) -> None:
         self.run_dir = run_dir
-        self._output = run_dir.with_name(f"{run_dir.name}-{time.monotonic_ns()}.out")
+        self._output = run_dir.with_name(f"{run_dir.name}-{next(_ATTEMPTS)}.out")
         with self._output.open("wb") as file:
             command = [sys.executable, "-m", "verl_trgrpo", "train", *arguments]
             self.process = subprocess.Popen(
@@ -107,14 +109,16 @@ class Attempt:
 
     def wait_for(self, condition: Callable[[], Any], what: str) -> Any:
         """Wait until ``condition`` returns something true, and return that; the launcher has to be alive."""
-        deadline = time.monotonic() + LIMIT
-        while not (found := condition()):
+
+        def ended():
             self.descendants()
-            if self.process.poll() is not None or time.monotonic() > deadline:
-                self._abandon()
-                raise AssertionError(f"no {what}:\n{self._output.read_text()[-3000:]}")
-            time.sleep(_INTERVAL)
-        return found
+            return self.process.poll() is not None
+
+        try:
+            return wait_for(condition, ended)
+        except AssertionError:
+            self._abandon()
+            raise AssertionError(f"no {what}:\n{self._output.read_text()[-3000:]}") from None
 
     def kill(self, title: str) -> None:
         """Send SIGKILL to the process with this title."""
@@ -129,21 +133,17 @@ class Attempt:
 
     def follow(self, training: psutil.Process) -> None:
         """Wait until a training without its launcher ends; what it starts counts as the attempt's."""
-        deadline = time.monotonic() + LIMIT
-        while training.is_running() and time.monotonic() < deadline:
+
+        def ended():
             with contextlib.suppress(psutil.NoSuchProcess):
                 self._seen.update(training.children(recursive=True))
-            time.sleep(_INTERVAL)
+            return not training.is_running()
+
+        wait_for(ended)
 
     def end(self) -> Ended:
         """Wait until the launcher and all that it started have ended."""
-        deadline = time.monotonic() + LIMIT
-        while self.process.poll() is None and time.monotonic() < deadline:
-            self.descendants()
-            time.sleep(_INTERVAL)
-        if self.process.poll() is None:
-            self._abandon()
-            raise AssertionError(f"the launcher did not end:\n{self._output.read_text()[-3000:]}")
+        self.wait_for(lambda: self.process.poll() is not None, "end of the launcher")
         _, alive = psutil.wait_procs(list(self._seen), timeout=_SWEPT)
         left = tuple(filter(None, map(described, alive)))
         self._abandon()

@@ -4,12 +4,13 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import psutil
 import pytest
 
+from tests.waiting import wait_for
 from verl_trgrpo.common.sandbox import RENEW_AFTER, Sandbox, _warn_unfiltered
 from verl_trgrpo.tasks.judge import Judges
 
@@ -136,8 +137,7 @@ def test_one_slow_answer_does_not_hold_up_another():
     try:
         with ThreadPoolExecutor(2) as pool:
             slow = pool.submit(judges.ask, "work", 3.0, limit=10.0)
-            while not judges.judges[0].process:
-                time.sleep(0.01)
+            wait_for(lambda: judges.judges[0].process)
             assert judges.ask("add", 2, 3, limit=5.0)[0] == 5 and not slow.done()
             assert slow.result()[0] == 1
     finally:
@@ -157,13 +157,6 @@ def processes_of_session(session):
     return running
 
 
-def wait_until(condition):
-    deadline = time.monotonic() + 600  # a hang
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-
-
 def test_a_killed_judge_is_replaced(judge):
     assert works(judge)
     old = judge.process.pid
@@ -172,7 +165,7 @@ def test_a_killed_judge_is_replaced(judge):
     os.killpg(judge.process.pid, signal.SIGKILL)
     assert works(judge)
     assert judge.process.pid != old
-    wait_until(lambda: not processes_of_session(old))
+    wait_for(lambda: not processes_of_session(old))
 
 
 def test_a_silent_judge_is_replaced_and_reported(judge, monkeypatch):
@@ -183,7 +176,7 @@ def test_a_silent_judge_is_replaced_and_reported(judge, monkeypatch):
     with monkeypatch.context() as patch, pytest.raises(TimeoutError):
         patch.setattr("verl_trgrpo.common.sandbox.WALL_SECONDS", 0.5)
         judge.ask("add", 2, 3, limit=0.01)
-    wait_until(lambda: not processes_of_session(old))
+    wait_for(lambda: not processes_of_session(old))
     assert works(judge)
 
 
@@ -204,11 +197,11 @@ def test_the_judge_ends_with_its_user(ending):
     if ending == "exit":
         user.stdin.close()
     else:
-        time.sleep(0.5 if works else 0)
+        wait_for(lambda: psutil.Process(user.pid).status() == psutil.STATUS_SLEEPING)  # it asks, or reads
         user.send_signal(signal.SIGINT if ending == "interrupt" else signal.SIGKILL)
     user.wait(timeout=600)
     noise = user.stderr.read()
     user.stdout.close(), user.stderr.close()
-    wait_until(lambda: not processes_of_session(pid))
+    wait_for(lambda: not processes_of_session(pid))
     assert "sandbox" not in noise
     assert ending == "interrupt" or not noise

@@ -6,11 +6,11 @@ import os
 import signal
 import subprocess
 import sys
-import time
 
 import psutil
 import pytest
 
+from tests.waiting import wait_for
 from verl_trgrpo.common.files import BusyError, lock, name_holder
 from verl_trgrpo.launch.process import TrainingProcess
 
@@ -48,19 +48,14 @@ def test_no_signal_leaves_anything_running(tmp_path, numbers):
         preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL),  # under nohup it is ignored
     )  # fmt: skip
 
-    def wait_for(condition):
-        while not condition():
-            assert waiter.stdout.readline() == b"watching\n", waiter.stderr.read()
-
-    wait_for(lambda: log.exists() and log.read_text().endswith("\n"))
+    while not (log.exists() and log.read_text().endswith("\n")):
+        assert waiter.stdout.readline() == b"watching\n", waiter.stderr.read()
     started = psutil.Process(waiter.pid).children(recursive=True)
     assert int(log.read_text()) in {process.pid for process in started} and len(started) >= 2
     # The second look from here on began after the daemon was there.
     assert [waiter.stdout.readline() for _ in range(2)] == [b"watching\n"] * 2
     waiter.send_signal(numbers[0])
-    while "asked to end" not in log.read_text():
-        assert waiter.poll() is None, waiter.stderr.read()
-        time.sleep(0.05)
+    wait_for(lambda: "asked to end" in log.read_text(), lambda: waiter.poll() is not None and waiter.stderr.read())
     waiter.send_signal(numbers[1])
     _, error = waiter.communicate(timeout=600)
     assert b"KeyboardInterrupt" in error

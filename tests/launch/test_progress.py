@@ -41,12 +41,32 @@ def read_all(terminal):
 
 def test_a_line_per_validation():
     validated = {"val-core/a/acc/mean@1": 0.25, WEIGHT: 1.375, CUT_OFF: 0.125}
-    assert lines({REWARD: 0.5}, validated) == ["step 2: val acc 0.250, weight 1.375, cut off 12%"]
+    assert lines({REWARD: 0.5}, validated) == [
+        "step 2 of 9 (0 min, about 0 left): val acc 0.250, weight 1.375, cut off 12%"
+    ]
 
 
 def test_without_validation_a_line_when_the_time_has_come():
-    assert lines({REWARD: 0.5}, {REWARD: 0.75}, every=0.0) == ["step 1: reward 0.50", "step 2: reward 0.75"]
+    assert lines({REWARD: 0.5}, {REWARD: 0.75}, every=0.0) == [
+        "step 1 of 9 (0 min): reward 0.50",
+        "step 2 of 9 (0 min, about 0 left): reward 0.75",
+    ]
     assert lines({REWARD: 0.5}, {REWARD: 0.75}, every=1e9) == []
+
+
+def test_a_line_says_how_long_it_took_and_how_long_the_rest_takes():
+    stream, now = io.StringIO(), [0.0]
+    progress = RunProgress(total=9, stream=stream, every=0.0, clock=lambda: now[0])
+    steps = steps_of([{REWARD: 0.5}] * 3)
+    for seen, minutes in enumerate((4, 6, 10), start=1):  # the first step comes with the start of the processes
+        now[0] = 60.0 * minutes
+        progress.update(steps[:seen])
+    begins = [line.partition(":")[0] for line in stream.getvalue().splitlines()[1:]]
+    assert begins == [
+        "step 1 of 9 (4 min)",
+        "step 2 of 9 (6 min, about 14 left)",
+        "step 3 of 9 (10 min, about 18 left)",
+    ]
 
 
 def test_the_name_of_a_metric_does_not_act_on_a_terminal():

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from tests.waiting import HANGS
 from verl_trgrpo.runs.compose import compose
 
 ROOT = Path(__file__).parents[2]
@@ -36,7 +37,7 @@ def repository(tmp_path):
 
 def calls(repository, command, **variables):
     path = {"PATH": f"{repository / 'bin'}:{os.environ['PATH']}"}
-    subprocess.run(command, cwd=repository, env=path | variables, check=True, capture_output=True, timeout=60)
+    subprocess.run(command, cwd=repository, env=path | variables, check=True, capture_output=True, timeout=HANGS)
     return (repository / "calls").read_text().splitlines()
 
 

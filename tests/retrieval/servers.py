@@ -3,7 +3,6 @@
 import json
 import subprocess
 import sys
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
@@ -85,10 +84,3 @@ class Gate:
         words = [f"{name}={value}" for name, value in environment.items()]
         command = ["env", *words, sys.executable, str(Path(__file__).parent / "gated_server.py")]
         return serving(index, self.path.with_name("log"), command=command)
-
-
-def wait_for(condition, seconds: float = 600) -> None:
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, "waited in vain"
-        time.sleep(0.01)

@@ -11,7 +11,8 @@ from urllib.parse import urlsplit
 import pytest
 import requests
 
-from tests.retrieval.servers import PASSAGES, Gate, Server, wait_for, write_corpus
+from tests.retrieval.servers import PASSAGES, Gate, Server, write_corpus
+from tests.waiting import wait_for
 from verl_trgrpo.retrieval.index import IndexOptions, build_index
 from verl_trgrpo.retrieval.limits import Limits
 

@@ -6,7 +6,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
@@ -18,7 +17,8 @@ import requests
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from tests.retrieval.servers import PASSAGES, serving, wait_for
+from tests.retrieval.servers import PASSAGES, serving
+from tests.waiting import wait_for
 from verl_trgrpo.cli.main import main
 from verl_trgrpo.retrieval.server import server_process
 
@@ -128,7 +128,7 @@ def test_shutdown_finishes_what_runs(gate, small_index, number):
         running = pool.submit(server.post, {"queries": ["polonium"], "topk": 1})
         wait_for(lambda: gate.searched() == ["polonium"])
         server.process.send_signal(number)
-        time.sleep(0.5)
+        wait_for(lambda: refuses(server.url))
         assert not running.done() and server.process.poll() is None
         gate.open()
         assert running.result().json() == {"result": [[{"id": "1", "contents": PASSAGES["1"]}]]}

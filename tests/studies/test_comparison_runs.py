@@ -4,7 +4,6 @@ import json
 import signal
 import subprocess
 import sys
-import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -23,6 +22,7 @@ from studies.comparisons.run import (
     write_tables,
 )
 from studies.comparisons.study import Study
+from tests.waiting import wait_for
 from verl_trgrpo.compare.comparison import compare_runs
 from verl_trgrpo.runs.records import read_record, write_record
 
@@ -114,12 +114,10 @@ def test_signals_end_the_runs_under_way(tmp_path, number):
     out = tmp_path / "out"
     words = [sys.executable, "-m", "studies.comparisons.run", str(tmp_path / "study.yaml"), "--jobs", "2"]
     process = subprocess.Popen([*words, "--out", str(out)], cwd=ROOT, stderr=subprocess.PIPE, text=True)
-    deadline = time.monotonic() + 3600
     logs = [run_directory(out, arm, 0) / "run.log" for arm in "ab"]
-    while not all(log.is_file() and "waiting" in log.read_text() for log in logs):
-        assert process.poll() is None
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
+    wait_for(
+        lambda: all(log.is_file() and "waiting" in log.read_text() for log in logs), lambda: process.poll() is not None
+    )
     process.send_signal(number)
     _, error = process.communicate(timeout=3600)
     assert process.returncode == 130, error

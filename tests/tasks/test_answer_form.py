@@ -1,11 +1,9 @@
 """The form that a prompt asks for, in wordings of public data sets, and the reading of a response in it."""
 
-import time
-
 import pytest
 from transformers import AutoTokenizer
 
-from tests.tasks.timing import seconds
+from tests.tasks.work import work
 from verl_trgrpo.data.prompts import opens_thinking
 from verl_trgrpo.demos.puzzles import CHECKPOINT
 from verl_trgrpo.tasks.answer_form import (
@@ -279,13 +277,19 @@ def test_reasoning_that_the_prompt_opened_has_to_be_closed(form):
 @pytest.mark.parametrize(
     "piece", [r"\boxed ", "Answer:\n", "Answer: \n ", "<answer>", "</answer>", "#### ", "\n\n", "* ", "\n "]
 )
-def test_the_time_is_linear_in_the_length(piece):
+def test_the_work_is_linear_in_the_length(piece):
     for form in ANSWER_FORMS:
-        short, long = (seconds(read_answer, piece * n, form) for n in (10_000, 80_000))
-        assert long < 32 * max(short, 1e-3)
-    # The form of a prompt is kept, so each run gets another.
-    short, long = (seconds(lambda n=n: asked_form(f"{time.perf_counter_ns()}{piece * n}")) for n in (500, 4_000))
-    assert long < 32 * max(short, 1e-3)
+        short, long = (work(read_answer, piece * n, form) for n in (1_000, 8_000))
+        assert long <= 9 * short
+    short, long = (work(asked_form, piece * n) for n in (500, 4_000))
+    assert long <= 9 * short
+
+
+def test_work_that_grows_with_the_square_is_found():
+    def square(text):
+        return [letter for end in range(len(text)) for letter in text[:end]]
+
+    assert work(square, "x" * 800) > 9 * work(square, "x" * 100)
 
 
 TEMPLATE = "{% for m in messages %}{{ m['content'] }}{% endfor %}{% if add_generation_prompt %}A:"

@@ -129,9 +129,18 @@ def test_one_import_registers_everything_whichever_comes_first(first):
     assert "could not register" not in printed.error and "WRAPPED True" in printed.out
 
 
+def test_a_program_that_only_imports_verl_does_not_pay_for_the_losses():
+    printed = run_fresh(
+        "import sys, verl\nprint([name for name in ('verl.trainer.ppo.core_algos', 'verl_trgrpo.core') if name in sys.modules])"
+    )
+    assert printed.out == "[]\n"
+
+
 def test_a_broken_plugin_is_not_silent():
     """veRL logs a failing plugin at DEBUG level; this one speaks up."""
-    printed = run_fresh("import sys\nsys.modules['verl_trgrpo.core'] = None\nimport verl\nprint('DONE')")
+    printed = run_fresh(
+        "import sys\nsys.modules['verl_trgrpo.core'] = None\nimport verl.trainer.ppo.core_algos\nprint('DONE')"
+    )
     assert "DONE" in printed.out and "verl-trgrpo doctor" in printed.error
 
 

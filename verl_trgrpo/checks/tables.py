@@ -65,7 +65,7 @@ class Rule:
     v1: bool = False
 
     def __post_init__(self) -> None:
-        for text in (self.needs, self.asked or self.key, *re.findall(r"\{= ([^}]+)\}", self.otherwise)):
+        for text in (self.needs, self.asked or self.key, *re.findall(r"\{= ([^{}]+)\}", self.otherwise)):
             _condition(text)
 
     def asking(self, view: RunView) -> dict[str, Any]:
@@ -133,7 +133,7 @@ def rule_findings(view: RunView, rules: Mapping[str, Rule]) -> list[Finding]:
 
 def _filled(text: str, view: RunView) -> str:
     """Return a text with its placeholders replaced, see :class:`Rule`."""
-    text = re.sub(r"\{= ([^}]+)\}", lambda found: as_plain_yaml(_condition(found[1])(view)), text)
+    text = re.sub(r"\{= ([^{}]+)\}", lambda found: as_plain_yaml(_condition(found[1])(view)), text)
     text = re.sub(r"<([\w.]+)>", lambda found: full(found[1]), text)
     return re.sub(r"(?<!\$)\{([\w.]+)\}", lambda found: f"{full(found[1])}={as_plain_yaml(view[full(found[1])])}", text)
 

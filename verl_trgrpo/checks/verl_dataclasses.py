@@ -41,8 +41,8 @@ _OLD_SIZES = (
     ("actor_rollout_ref.rollout", "log_prob_micro_batch_size"),
     ("actor_rollout_ref.ref", "log_prob_micro_batch_size"),
 )
-_UNEXPECTED = re.compile(r"(?P<class>\w+)\.__init__\(\) got an unexpected keyword argument '(?P<name>\w+)'")
-_CONFIG_KEY = re.compile(r"\n\s*full_key: (?P<key>\S+)")
+_UNEXPECTED = re.compile(r"\b(?P<class>\w+)\.__init__\(\) got an unexpected keyword argument '(?P<name>\w+)'")
+_CONFIG_KEY = re.compile(r"\n *full_key: (?P<key>\S+)")
 
 
 def verl_findings(view: RunView) -> list[Finding]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import errno
 import functools
+import itertools
 import os
 import shlex
 import sys
@@ -77,6 +78,9 @@ def parse_options(
     """
     import tyro  # takes a tenth of a second
 
+    names = [field.name for field in dataclasses.fields(options_class)]  # type: ignore[arg-type]
+    if "overrides" in names:
+        raise_invalid(_confused(names, sys.argv[1:] if argv is None else argv))
     # tyro prints a ValueError of a class in a box, but passes on what a function raises. That function needs a parameter.
     has_fields = bool(dataclasses.fields(options_class))  # type: ignore[arg-type]
     # An annotation that is a string belongs to the module of its class, which is not that of a class that inherits the field.
@@ -101,6 +105,23 @@ def _default_text(field: dataclasses.Field[Any]) -> str:
     words = field.default if isinstance(field.default, tuple) else () if empty else (field.default,)
     shown = " ".join(map(str, words))
     return f"(default: {shown})" if shown else "(optional)"
+
+
+def _confused(names: Sequence[str], words: Sequence[str]) -> list[str]:
+    """Return a message for each word that makes an option of an override, or an override of an option."""
+    messages = []
+    for word, after in itertools.zip_longest(words, words[1:], fillvalue=""):
+        key, equals, value = word.lstrip("-").partition("=")
+        is_option, is_name = word.startswith("--") and bool(key), key.replace("-", "_") in names
+        if is_option and not is_name and key != "help":
+            value = value if equals else after or "VALUE"
+            hint = f"give {value} as the first word" if key == "config-name" else f"write the override {key}={value}"
+            messages.append(f"{word} is not an option of this command; {hint}")
+        elif equals and not is_option and is_name:
+            messages.append(
+                f"{word} is an option, not an override; write --{key.replace('_', '-')} {value}".removesuffix(" true")
+            )
+    return messages
 
 
 def exit_code(program: Callable[[], int]) -> int:

@@ -53,6 +53,8 @@ class RunProgress:
         self._shown, self._shown_at = -1, clock()  # last step that has a line, and when it got it
         # When the last step came, seconds of the longest, and whether the next is said to be late.
         self._stepped_at, self._longest, self._late = clock(), 0.0, False
+        self._total, self._began = total, clock()
+        self._first: tuple[int, float] | None = None  # the first step that was seen, and when
         self._accuracy: float | None = None
         self._standing: dict[str, str] = {}
         self._judged: Step | None = None  # last step when the signals were looked for
@@ -66,13 +68,15 @@ class RunProgress:
 
     def update(self, steps: Sequence[Step]) -> None:
         """Show the state of the run after all of its `steps` so far."""
+        if steps and self._first is None:
+            self._first = steps[-1].number, self._clock()
         for step in steps:
             if step.accuracy is not None:
                 self._accuracy = step.accuracy
             late = step is steps[-1] and self._clock() - self._shown_at >= self._every
             if self._bar.disable and step.number > self._shown and (step.accuracy is not None or late):
                 self._shown, self._shown_at = step.number, self._clock()
-                show(f"step {step.number}: {', '.join(self._figures(step))}", self._stream)
+                show(f"step {step.number}{self._times(step)}: {', '.join(self._figures(step))}", self._stream)
         if steps and steps[-1] != self._judged:
             if self._judged:  # the start of the processes is not a step
                 self._longest = max(self._longest, self._clock() - self._stepped_at)
@@ -105,6 +109,14 @@ class RunProgress:
         for name in self._standing.keys() - standing.keys():
             self._say(f"note: over since step {steps[-1].number}: {name}")
         self._standing = standing
+
+    def _times(self, step: Step) -> str:
+        """Return what of the run is done, the minutes that it took, and those that are left at the pace after the first step."""
+        number, at = self._first or (step.number, 0.0)
+        now, left = self._clock(), ""
+        if self._total and step.number > number:
+            left = f", about {(now - at) / (step.number - number) * (self._total - step.number) / 60:.0f} left"
+        return f"{f' of {self._total}' if self._total else ''} ({(now - self._began) / 60:.0f} min{left})"
 
     def _say(self, line: str) -> None:
         self._bar.write(for_terminal(line), file=self._stream)

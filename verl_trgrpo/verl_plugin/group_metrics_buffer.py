@@ -15,14 +15,13 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import torch
-import transfer_queue
 from omegaconf import DictConfig
-from tensordict import NonTensorStack, TensorDict
 from verl.trainer.ppo.v1.replay_buffer import FILTER_GROUPS_REWARD_METRIC, ReplayBuffer, ReplayBufferAsync
 
 from verl_trgrpo.core import group_metrics
 from verl_trgrpo.core.advantages import group_numbers, success_rates
 from verl_trgrpo.verl_plugin.advantage_estimator import group_of
+from verl_trgrpo.verl_plugin.replay_data import fetch, put_column
 
 NEEDS_REWARDS = (
     "needs rewards before the batch is drawn; use a reward function, or give the reward model its own GPUs with "
@@ -135,7 +134,7 @@ def replay_buffer(
 def rewards_of(batch: Any) -> Rewards | None:
     """Return the rewards of a batch of the queue; None where a reward model that shares the GPUs scores it later."""
     fields = ["rm_scores", "extra_fields"]
-    data = transfer_queue.kv_batch_get(keys=batch.keys, partition_id=batch.partition_id, select_fields=fields)
+    data = fetch(batch, fields)
     if "rm_scores" not in data:
         return None
     # Plain dictionaries, or dictionaries in a wrapper of tensordict.
@@ -145,9 +144,3 @@ def rewards_of(batch: Any) -> Rewards | None:
         scores=[float(scores.sum()) for scores in list(data["rm_scores"])],
         infos=[(extra.get("reward_extra_info") or {}) if isinstance(extra, dict) else {} for extra in extras],
     )
-
-
-def put_column(batch: Any, field: str, column: torch.Tensor | NonTensorStack) -> None:
-    """Put a column into the queue, one value for each response of a batch."""
-    fields = TensorDict({field: column}, batch_size=len(batch.keys))
-    transfer_queue.kv_batch_put(keys=batch.keys, partition_id=batch.partition_id, fields=fields)

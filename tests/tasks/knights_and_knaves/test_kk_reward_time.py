@@ -1,15 +1,15 @@
-"""The time to score a Knights-and-Knaves response is linear in its length."""
+"""The work to score a Knights-and-Knaves response is linear in its length."""
 
 import random
-import time
 
 import pytest
 
+from tests.pattern_steps import grows, repeated
 from tests.tasks.knights_and_knaves.kk_answer_cases import RIGHT_ANSWER, TRUTH
+from tests.work import counted
 from verl_trgrpo.tasks.knights_and_knaves.reward import score_knights_and_knaves
 
-MEDIUM, LARGE = 40_000, 400_000  # characters
-_LETTERS = random.Random(0).choices("abcdefghij <>/(),.|*'\n", k=5000)
+_LETTERS = random.Random(0).choices("abcdefghij <>/(),.|*'\n", k=300)
 # What the search for tags sees, anywhere in a response.
 TAGS = {
     "random": "".join(_LETTERS),
@@ -48,32 +48,28 @@ CLAIMS = {
 }
 
 
-def seconds(response: str) -> float:
-    times = []
-    for _ in range(3):
-        start = time.process_time()
-        score_knights_and_knaves(response, TRUTH)
-        times.append(time.process_time() - start)
-    return min(times)
+@pytest.fixture(scope="module")
+def work():
+    with counted("verl_trgrpo") as work:
+        yield work
 
 
 @pytest.mark.parametrize("piece", CLAIMS.values(), ids=CLAIMS.keys())
-def test_reading_claims_is_linear(piece):
-    assert_linear(piece, "answer")
+def test_reading_claims_is_linear(work, piece):
+    assert_linear(work, piece, "answer")
 
 
 @pytest.mark.parametrize("place", ["everywhere", "reasoning", "answer", "tail"])
 @pytest.mark.parametrize("piece", TAGS.values(), ids=TAGS.keys())
-def test_looking_for_the_answer_is_linear(piece, place):
-    assert_linear(piece, place)
+def test_looking_for_the_answer_is_linear(work, piece, place):
+    assert_linear(work, piece, place)
 
 
-def assert_linear(piece, place):
+def assert_linear(work, piece, place):
     frame = {
         "everywhere": "{}",
         "reasoning": f"{{}}</think><answer>{TRUTH}</answer>",
         "answer": "<think>a</think><answer>{}</answer>",
         "tail": f"<think>a</think><answer>{TRUTH}</answer>{{}}",
     }[place]
-    medium, large = (seconds(frame.format((piece * (size // len(piece) + 1))[:size])) for size in (MEDIUM, LARGE))
-    assert large < 20 * medium + 0.05  # the constant: timer noise where both are tiny
+    assert not grows(lambda size: work.of(score_knights_and_knaves, frame.format(repeated(piece, 5 * size)), TRUTH))

@@ -3,12 +3,12 @@
 import math
 import re
 import string
-import time
 
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from tests.tasks.work import work
 from verl_trgrpo.tasks import compute_score
 from verl_trgrpo.tasks.answer_form import REASONING_MARKS
 from verl_trgrpo.tasks.math.reward import score_math
@@ -39,21 +39,11 @@ def judge_is_running():
     assert score_math(r"\boxed{x+1}", "1+x").acc == 1.0
 
 
-def seconds(response, gold, repeats=5):
-    """Of this process's own, the least of some repeats: what else happens only ever makes it longer."""
-    times = []
-    for _ in range(repeats):
-        start = time.process_time()
-        score_math(response, gold, math_time_limit=LIMIT)
-        times.append(time.process_time() - start)
-    return min(times)
-
-
 def assert_cheap(response, gold):
-    """At most some hundred times what a short answer behind as long a text takes: nothing grows with the square of a length."""
-    plain = seconds("so " * (len(response) // 3) + r"\boxed{5}", "5", 20)
-    if seconds(response, gold, 1) > 500 * plain:  # once may be disturbed
-        assert seconds(response, gold) <= 500 * plain
+    """At most some hundred times the work of a short answer behind as long a text: nothing grows with the square of a length."""
+    limits = {"math_time_limit": LIMIT}
+    plain = work(score_math, "so " * (len(response) // 3) + r"\boxed{5}", "5", **limits)
+    assert work(score_math, response, gold, **limits) <= 500 * plain + 20 * len(response)
 
 
 def fill(piece, end, size):

@@ -1,12 +1,13 @@
-"""Properties of the score for any string, and linear time of everything that reads a response."""
+"""Properties of the score for any string, and work in proportion to the length of everything that reads a response."""
 
 import random
-import time
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.pattern_steps import grows, repeated
+from tests.work import counted
 from verl_trgrpo.tasks import compute_score
 from verl_trgrpo.tasks.answer_form import reward_input
 from verl_trgrpo.tasks.search_qa.format import read_action
@@ -69,9 +70,15 @@ def test_no_passage_scores_or_hides_the_final_answer_without_the_loops_help(pass
     assert score(f"<search>q</search>{observation}<answer>London</answer>")["acc"] == 0.0
 
 
+@pytest.fixture(scope="module")
+def work():
+    with counted("verl_trgrpo") as work:
+        yield work
+
+
 _RANDOM = random.Random(0)
 PIECES = {
-    "letters": "".join(_RANDOM.choices("abc <>/.,'\n", k=3000)),
+    "letters": "".join(_RANDOM.choices("abc <>/.,'\n", k=300)),
     "opening answer": "<answer>",
     "opening search": "<search>",
     "unclosed searches": "<search>Rome </answer",
@@ -92,17 +99,11 @@ PIECES = {
     "frame", ["{}", "<think>x</think><answer>{}</answer>", "<information>{}</information><answer>"]
 )
 @pytest.mark.parametrize("piece", PIECES.values(), ids=PIECES.keys())
-def test_time_is_linear(piece, frame):
+def test_work_is_linear(work, piece, frame):
     golds = [f"alias number {number}" for number in range(50)]
 
-    def seconds(size):
-        response = frame.format((piece * (size // len(piece) + 1))[:size])
-        times = []
-        for _ in range(3):
-            start = time.process_time()
-            score(response, golds)
-            read_action(response)
-            times.append(time.process_time() - start)
-        return min(times)
+    def read(size):
+        response = frame.format(repeated(piece, 5 * size))
+        return work.of(score, response, golds) + work.of(read_action, response)
 
-    assert seconds(1_000_000) < 20 * seconds(100_000) + 0.05  # the constant: timer noise where both are tiny
+    assert not grows(read)

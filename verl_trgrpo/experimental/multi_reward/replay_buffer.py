@@ -18,7 +18,8 @@ from verl_trgrpo.experimental.multi_reward.advantages import ConstraintOptions
 from verl_trgrpo.experimental.multi_reward.estimators import PartsEstimator, constraint_metrics
 from verl_trgrpo.verl_plugin import group_metrics_buffer
 from verl_trgrpo.verl_plugin.advantage_estimator import find_estimator, without_target
-from verl_trgrpo.verl_plugin.group_metrics_buffer import GroupMetrics, Rewards, put_column
+from verl_trgrpo.verl_plugin.group_metrics_buffer import GroupMetrics, Rewards
+from verl_trgrpo.verl_plugin.replay_data import put_column
 
 
 def reward_parts_buffer(**arguments: Any) -> Any:

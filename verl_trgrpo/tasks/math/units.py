@@ -43,7 +43,7 @@ _NAMES: dict[str, str] = {}
 for _line in _SPELLINGS:
     _words, _, _factor = _line.partition(" =")
     _NAMES |= dict.fromkeys(_words.split(), _words.split()[0])
-    if _match := re.fullmatch(r"([0-9.]+)(\w+)", _factor):  # 0.3048m
+    if _match := re.fullmatch(r"([0-9.]+)([a-zA-Z]\w*)", _factor):  # 0.3048m
         _FACTORS[_words.split()[0]] = (Fraction(_match[1]), _match[2])
 _SYMBOLS = {word for word in _NAMES if len(word) == 1 or not word.islower()}
 _PREFIXED = re.compile(r"(?:[kMGTmcnμµ]|\\mu)(?:m|s|g|L|N|J|W|V|A|K|Pa|Hz|eV|F|C|T|mol|ohm|pc)")  # \mum; GHz
