@@ -1,4 +1,4 @@
-"""Pages can be read where they are written: lines fit a screen, cells hold a sentence, and nothing tells the history of a page."""
+"""Pages can be read where they are written: lines fit a screen, and a cell of a table holds a sentence."""
 
 import re
 from pathlib import Path
