@@ -67,7 +67,7 @@ _MAX_REPORTED = 5
 
 _QUOTED = re.compile(r"""'((?:[^'\\]|\\.)+)'|"((?:[^"\\]|\\.)+)\"""")
 _LIST_AS_TEXT = re.compile(
-    rf"\s*\[\s*(?:{_QUOTED.pattern})(?:(?:\s*,\s*|\s+)(?:{_QUOTED.pattern}))*\s*,?\s*\]\s*", re.DOTALL
+    rf"\s*\[\s*(?:{_QUOTED.pattern})(?:(?:\s*,\s*|\s+)(?:{_QUOTED.pattern}))*\s*(?:,\s*)?\]\s*", re.DOTALL
 )
 
 
