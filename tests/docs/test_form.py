@@ -1,0 +1,53 @@
+"""Pages can be read where they are written: lines fit a screen, and a cell of a table holds a sentence."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+FOLDERS = ("", ".github", "docs", "examples", "recipes", "studies")
+PAGES = sorted(
+    path
+    for folder in FOLDERS
+    for path in (ROOT / folder).glob("**/*.md" if folder else "*.md")
+    if "node_modules" not in path.parts
+)
+LONGEST_LINE = 130
+LONGEST_CELL = 300
+GENERATED = re.compile(r"<!-- (.+): begin -->.*?<!-- \1: end -->", re.DOTALL)
+
+
+def long_parts(text):
+    """Lines outside tables and what a program writes, and cells of tables, that are too long."""
+    text, found = GENERATED.sub(lambda match: "\n" * match[0].count("\n"), text), []
+    for number, line in enumerate(text.splitlines(), 1):
+        row = line.lstrip().startswith("|")
+        cells = [cell.strip() for cell in re.split(r"(?<!\\)\|", line)] if row else []
+        if (not row and len(line) > LONGEST_LINE) or any(len(cell) > LONGEST_CELL for cell in cells):
+            found.append(f"{number}: {line[:60]}")
+    return found
+
+
+def test_pages_are_found():
+    names = {path.relative_to(ROOT).as_posix() for path in PAGES}
+    assert {"README.md", "docs/data.md", "docs/results/chains.md", "studies/README.md"} <= names
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_lines_and_cells_are_short(page):
+    assert long_parts(page.read_text()) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [
+        ("a " * 66, 1),
+        ("a " * 65, 0),
+        ("| " + "a " * 160 + "|", 1),
+        ("| " + "a " * 140 + " | " + "b " * 140 + "|", 0),
+        ("<!-- t: begin -->\n" + "a " * 80 + "\n<!-- t: end -->", 0),
+    ],
+)
+def test_a_long_line_or_cell_is_seen(text, count):
+    assert len(long_parts(text)) == count
