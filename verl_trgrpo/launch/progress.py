@@ -8,7 +8,7 @@ from typing import TextIO
 
 from tqdm import tqdm
 
-from verl_trgrpo.common.text import escape_controls, for_terminal, show
+from verl_trgrpo.common.text import for_terminal, show
 from verl_trgrpo.runs.health import judge
 from verl_trgrpo.runs.metrics import CUT_OFF_SHARE, EQUAL_GROUPS, GRAD_NORM, MEAN_REWARD, NO_ANSWER, WEIGHT, Step
 
@@ -93,7 +93,7 @@ class RunProgress:
             self._bar.set_description_str("", refresh=False)
         if steps:
             self._bar.n = steps[-1].number
-            self._bar.set_postfix_str(escape_controls(self._fitting(self._figures(steps[-1]))), refresh=False)
+            self._bar.set_postfix_str(for_terminal(self._fitting(self._figures(steps[-1]))), refresh=False)
         self._bar.refresh()
 
     def close(self) -> None:
