@@ -11,7 +11,6 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
-from hydra.errors import HydraException
 from omegaconf import DictConfig, ListConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
@@ -31,9 +30,6 @@ _SECTIONS = ("actor_rollout_ref", "algorithm", "critic", "data", "reward", "trai
 
 # Experiment names that do not name a run: veRL's own default, and that of this package's configurations.
 _UNNAMED = ("gsm8k", "trgrpo")
-
-# What Hydra raises for a configuration or an override that it refuses.
-_REFUSALS = (HydraException, OmegaConfBaseException, YAMLError, ValueError, OSError, RecursionError)
 
 
 @dataclass(frozen=True)
@@ -274,8 +270,15 @@ def _hydra_compose(folder: Path, name: str, overrides: list[str]) -> DictConfig:
         raise InvalidInputError(_problems(folder, name, overrides))
     try:
         return _by_hydra(folder, name, overrides)
-    except _REFUSALS as error:
+    except _refusals() as error:
         raise InvalidInputError(_problems(folder, name, overrides, error)) from error
+
+
+def _refusals() -> tuple[type[BaseException], ...]:
+    """Return what Hydra raises for a configuration or an override that it refuses."""
+    from hydra.errors import HydraException
+
+    return (HydraException, OmegaConfBaseException, YAMLError, ValueError, OSError, RecursionError)
 
 
 def _by_hydra(folder: Path, name: str, overrides: Sequence[str]) -> DictConfig:
@@ -298,14 +301,14 @@ def _problems(folder: Path, name: str, overrides: Sequence[str], first: BaseExce
     values += [f"{word.partition('=')[0]}=null" for word in messages if re.match(r"[+]*[A-Za-z_]\w*(\.\w+)+=", word)]
     try:
         config = _by_hydra(folder, name, search)
-    except _REFUSALS as error:
+    except _refusals() as error:
         return [*messages.values(), _message(folder, name, error)]
     found = list(messages.values())
     for word in groups:
         try:
             config = _by_hydra(folder, name, [*search, word])
             search.append(word)
-        except _REFUSALS as error:
+        except _refusals() as error:
             # What the missing algorithm would have brought along is not a problem of its own.
             if not (found and NEEDS_WEIGHTS.search(str(error))):
                 found.append(_message(folder, name, error))
