@@ -11,7 +11,7 @@ from typing import Annotated
 import tyro
 
 from verl_trgrpo.common.options import Options
-from verl_trgrpo.common.text import show
+from verl_trgrpo.common.text import from_here, show
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ def train_demonstration(
     from verl_trgrpo.runs.compose import run_overrides
     from verl_trgrpo.runs.overrides import chosen_value
 
-    note(f"model: {model}")
+    note(f"model: {from_here(model)}")
     data, algorithm = (out / "data").resolve(), chosen_value(options.overrides, "algorithm") or "tr_grpo"
     name = f"{algorithm}-seed{options.seed}"
     files = (data / "train.parquet", data / "test.parquet")

@@ -10,7 +10,7 @@ from pathlib import Path
 import tyro
 
 from verl_trgrpo.common.findings import Level
-from verl_trgrpo.common.text import show
+from verl_trgrpo.common.text import from_here, show
 from verl_trgrpo.runs.compose import DEFAULT_CONFIG
 from verl_trgrpo.runs.metrics import read_steps
 
@@ -83,14 +83,15 @@ def train_run(overrides: Sequence[str], source: str | Path, title: str | None = 
     curves = "none: no step was logged"
     if steps:
         path = run_dir / "curves.png"
-        curves = str(plot_run(steps, path, title or run_dir.name, weight_range(run_dir)))
+        curves = str(from_here(plot_run(steps, path, title or run_dir.name, weight_range(run_dir))))
     for line in summary_lines(steps):
         show(line)
     for finding in judge(steps):
         if finding.is_sick:
             show(f"warning              {finding.message}\n                     {finding.remedy}")
     show(f"curves               {curves}")
-    show(f"checkpoint           {outcome.checkpoint or 'none saved (trainer.save_freq)'}")
+    saved = outcome.checkpoint and from_here(outcome.checkpoint)
+    show(f"checkpoint           {saved or 'none saved (trainer.save_freq)'}")
     if outcome.log_file is None:
         show("this run had already finished; trainer.resume_mode=disable starts it over")
     return run_dir

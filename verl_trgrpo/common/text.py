@@ -84,8 +84,13 @@ def _as_typed(program: str) -> str:
     own, found = Path(sys.executable).parent / program, shutil.which(program)
     if not own.is_file() or (found and Path(found).absolute() == own):
         return program
+    return shlex.quote(str(from_here(own)))
+
+
+def from_here(path: Path) -> Path:
+    """Return a path relative to the current directory if it is below that, else as it is."""
     here = Path.cwd()
-    return shlex.quote(str(own.relative_to(here) if own.is_relative_to(here) else own))
+    return path.relative_to(here) if path.is_relative_to(here) else path
 
 
 def for_terminal(text: str) -> str:

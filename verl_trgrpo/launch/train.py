@@ -20,7 +20,7 @@ from verl_trgrpo.checks.resume import loading_findings
 from verl_trgrpo.checks.view import RunView
 from verl_trgrpo.common.files import free_name, lock, name_holder, open_plain
 from verl_trgrpo.common.findings import InvalidInputError, Level, raise_invalid
-from verl_trgrpo.common.text import show
+from verl_trgrpo.common.text import from_here, show
 from verl_trgrpo.launch.driver import Driver
 from verl_trgrpo.launch.log import LogWatch, WorkerDiedError, failure
 from verl_trgrpo.launch.process import Start, TrainingProcess, start_trainer
@@ -208,7 +208,7 @@ def _train(
     _prepare(run, attempt, stream, first_prompt)
     log_file = run_dir / f"train-{attempt}.log"
     metrics_file = (run_dir / f"metrics-{attempt}.jsonl").resolve()
-    show(f"log: {log_file}", stream)
+    show(f"log: {from_here(log_file)}", stream)
     progress = RunProgress(total_steps, stream, first_step)
     arguments = [*run.arguments, *_bookkeeping(run, metrics_file)]
     if alone:  # whatever starts meanwhile
