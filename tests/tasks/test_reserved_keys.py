@@ -176,7 +176,9 @@ def test_files_with_reserved_keys_are_refused(sound_run, tmp_path, key, ending):
     rows[2:] = [row(i, extra_info={"index": i, "split": "train", key: {"score": 1e9}}) for i in range(2, 6)]
     path = write(tmp_path / f"poison.{ending}", rows)
     [finding] = [each for each in data_findings(view_of(sound_run, f"data.train_files={path}")) if key in each.message]
-    assert finding.level is Level.ERROR and "row 2 and 3 more" in finding.message and "drop the field" in finding.message
+    assert (
+        finding.level is Level.ERROR and "row 2 and 3 more" in finding.message and "drop the field" in finding.message
+    )
     columns = results(path)["columns"]
     assert (columns.status, columns.count) == ("error", 4)
     assert f"row 2 and 3 more: extra_info.{key}" in columns.examples[0]
