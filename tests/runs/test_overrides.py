@@ -131,6 +131,13 @@ def test_no_character_of_a_word_hides_the_other_problems_or_is_an_error_of_hydra
             assert malformed([f"{suggested[1]}1"]) == {}, message
 
 
+@pytest.mark.parametrize("group", ["algorithm=tr_grpo", "shaping=power", "platform=cpu"])
+def test_the_plus_before_a_group_that_exists_is_what_the_message_names(group):
+    compose(overrides=[group])
+    with pytest.raises(InvalidInputError, match="without the plus"):
+        compose(overrides=[f"+{group}"])
+
+
 @pytest.mark.parametrize("group", ["algorithm", "shaping", "platform", "critic"])
 def test_a_group_that_is_left_out_is_no_problem_beside_another(group):
     for word, named in ((f"~{group}", False), (f"~{group}=nothing", True)):
