@@ -38,7 +38,9 @@ def test_a_sound_run_has_no_findings_and_knows_its_steps(sound_run):
 
 @pytest.mark.parametrize("word", ["taco", "ipo_mask", "aspo_entropy_clip"])
 def test_an_algorithm_of_token_weights_by_its_word_has_no_findings(sound_run, word):
-    assert validate("trgrpo_trainer", [*sound_run, f"algorithm={word}"]).findings == ()
+    # Of two updates a batch: with one, the last two would be GRPO.
+    updates = [f"{ACTOR}.ppo_mini_batch_size=4", f"{ACTOR}.ppo_micro_batch_size_per_gpu=4"]
+    assert validate("trgrpo_trainer", [*sound_run, *updates, f"algorithm={word}"]).findings == ()
 
 
 def test_the_quickstart_s_own_configuration_has_no_findings(data):

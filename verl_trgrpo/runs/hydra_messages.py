@@ -21,6 +21,7 @@ _MESSAGES = {
     r"In '(?P<file>[^']+)': Could not (?:find|load) '(?P<name>[^']+)'": (
         "{file}: its defaults list names {name}, which does not exist; {hint}correct the name"
     ),
+    r"^Could not delete '(?P<group>[^']+)'": "~{group}: is not in the defaults list; leave this word out",
     r"defaults must be a list": "defaults: must be a list, such as [ppo_trainer, _self_]",
     r"Config group override must be a string or a list": (
         "a group takes the name of an option; set its keys instead, such as critic.enable=false"

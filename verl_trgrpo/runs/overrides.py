@@ -50,7 +50,9 @@ def _syntax_problem(word: str) -> str:
     sign, key = _KEY.match(word).group("sign", "key")  # type: ignore[union-attr]  # matches every word
     value = word.partition("=")[2]
     if not key or _parsed(f"{sign or ''}{key}=1") is None:
-        return f"{word}: has no key that Hydra can read; write KEY=VALUE"
+        plain = word.lstrip("-")
+        meant = plain if plain != word and plain and not _syntax_problem(plain) else "KEY=VALUE"
+        return f"{word}: has no key that Hydra can read; write {meant}"
     if "=" not in word and sign != "~":
         return f"{word}: is not an override; write {word}=..."
     if variable := _SHELL_VARIABLE.match(value):
@@ -153,7 +155,7 @@ def setting_problems(config: DictConfig, words: Sequence[str], groups: Collectio
 
 def _unknown(key: str, known: Collection[str]) -> str:
     meant = _meant(key, known)
-    return f"{key}: unknown key; {meant}{' ' if meant else ''}(+{key}=... adds it)"
+    return f"{key}: unknown key{'; ' if meant else ''}{meant} (+{key}=... adds it)"
 
 
 def _meant(key: str, known: Collection[str]) -> str:
