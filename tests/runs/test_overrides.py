@@ -104,6 +104,49 @@ def test_another_thing_is_not_suggested():
     assert "tool_config_path" not in message
 
 
+def test_the_end_of_a_key_is_completed_and_to_the_model_that_is_trained():
+    config = composed([]).config
+    keys = [key for key in flat(config) if key.startswith(("actor_rollout_ref.actor.", "actor_rollout_ref.rollout."))]
+    for key in keys[::30]:
+        parts = key.split(".")
+        for end in (".".join(parts[i:]) for i in range(1, len(parts) - 1)):
+            [message] = setting_problems(config, [f"{end}=1"], group_names())
+            meant = re.search(r"did you mean (\S+)\?", message)
+            assert meant and meant[1].endswith(f".{end}"), message
+        assert "did you mean critic." not in "".join(setting_problems(config, [f"{parts[-1]}=1"], group_names()))
+    assert "mean critic.optim.lr?" in setting_problems(config, ["critic.lr=1"], group_names())[0]
+
+
+@pytest.mark.parametrize(
+    "form", ["trainer.{}=1", "trainer.a{}=1=", "{}.a=1", "trainer{}.nnodes=1=", "trainer.nnodes{}", "{}"]
+)
+def test_no_character_of_a_word_hides_the_other_problems_or_is_an_error_of_hydra_s_own(form):
+    words = [form.format(char) for char in "é:/@-. $~+[{(,;\n\x00\U0001f600"]
+    with pytest.raises(InvalidInputError) as caught:
+        compose(overrides=[*words, "trainer.nothing=1"])
+    assert any("trainer.nothing" in message for message in caught.value.messages)
+    assert "Exception" not in " ".join(caught.value.messages)
+    for message in malformed(words).values():
+        if suggested := re.search(r"override; write (\S+)\.\.\.$", message):
+            assert malformed([f"{suggested[1]}1"]) == {}, message
+
+
+@pytest.mark.parametrize("group", ["algorithm=tr_grpo", "shaping=power", "platform=cpu"])
+def test_the_plus_before_a_group_that_exists_is_what_the_message_names(group):
+    compose(overrides=[group])
+    with pytest.raises(InvalidInputError, match="without the plus"):
+        compose(overrides=[f"+{group}"])
+
+
+@pytest.mark.parametrize("group", ["algorithm", "shaping", "platform", "critic"])
+def test_a_group_that_is_left_out_is_no_problem_beside_another(group):
+    for word, named in ((f"~{group}", False), (f"~{group}=nothing", True)):
+        with pytest.raises(InvalidInputError) as caught:
+            compose(overrides=[word, "trainer.nothing=1"])
+        assert any(group in message for message in caught.value.messages) is named, caught.value.messages
+        assert len(caught.value.messages) == 1 + named
+
+
 def test_problems_of_all_kinds_are_named_in_one_round():
     words = [
         "trainer.project_name=a=b",
@@ -114,10 +157,11 @@ def test_problems_of_all_kinds_are_named_in_one_round():
         "trainer.nnode=1",
         "+trainer.nnodes=2",
         "~trainer.nothing",
+        "~trainer.project_name=other",
         "trainer.logger=console,wandb",
     ]
     with pytest.raises(InvalidInputError) as caught:
         compose(overrides=words)
     named = " ".join(caught.value.messages)
     assert all(word.partition("=")[0] in named for word in words if word != "shaping=power"), named
-    assert len(caught.value.messages) == 9  # data.x is both unreadable and unknown
+    assert len(caught.value.messages) == 10  # data.x is both unreadable and unknown

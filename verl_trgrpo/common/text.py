@@ -161,12 +161,18 @@ def nearest_key(key: str, known: Iterable[str]) -> str:
     here = {other.rpartition(".")[2]: other for other in known if other.rpartition(".")[0] == section}
     if near := nearest(name, [other for other in here if _same_words(name, other)], cutoff=0.7):
         return here[near]
-    elsewhere = [other for other in known if other.rpartition(".")[2] == name and name not in _OF_MANY]
+    end = f".{key}" if name in _OF_MANY and section else f".{name}"
+    elsewhere = [other for other in known if f".{other}".endswith(end) and (section or name not in _OF_MANY)]
     if elsewhere:
         inside = [other for other in elsewhere if section and other.startswith(f"{section}.")]
-        return min(inside or elsewhere, key=len)
+        return min(inside or elsewhere, key=lambda other: _distance(key, other))
     others = [other for other in known if other.rpartition(".")[0] != section]
     return nearest(key, others, cutoff=0.85)
+
+
+def _distance(key: str, other: str) -> tuple[int, bool, int]:
+    """Return how far a key is that has the same last part: by sections of both, the model that is trained, then length."""
+    return -len({*key.split(".")} & {*other.split(".")}), other.startswith(("critic.", "reward.")), len(other)
 
 
 def _same_words(name: str, other: str) -> bool:

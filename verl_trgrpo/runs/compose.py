@@ -298,7 +298,8 @@ def _problems(folder: Path, name: str, overrides: Sequence[str], first: BaseExce
     words = [word for word in overrides if word not in messages]
     search, groups, values = _sorted(words)
     # The key of a word whose value cannot be read may be unknown, too.
-    values += [f"{word.partition('=')[0]}=null" for word in messages if re.match(r"[+]*[A-Za-z_]\w*(\.\w+)+=", word)]
+    nulls = [f"{word.partition('=')[0]}=null" for word in messages if re.match(r"[+]*[A-Za-z_]\w*(\.\w+)+=", word)]
+    values += [word for word in nulls if not malformed([word])]
     try:
         config = _by_hydra(folder, name, search)
     except _refusals() as error:
@@ -323,8 +324,8 @@ def _sorted(words: Sequence[str]) -> tuple[list[str], list[str], list[str]]:
     parts: tuple[list[str], list[str], list[str]] = ([], [], [])
     own = group_names()
     for word, each in zip(words, OverridesParser.create().parse_overrides([*words]), strict=True):
-        key, deletes = each.key_or_group, each.is_delete()
-        is_group = each.package or (key in own and not deletes and not isinstance(each.value(), dict))
+        key = each.key_or_group
+        is_group = each.package or (key in own and not isinstance(each.value(), dict))
         parts[0 if key == "hydra.searchpath" else 1 if is_group else 2].append(word)
     return parts
 

@@ -29,7 +29,7 @@ _MESSAGES = {
         "{name}: is not a configuration; {hint}give ppo_trainer, trgrpo_trainer or a recipe file"
     ),
     r"(?P<group>\S+) appears more than once in the final defaults list": (
-        "{group}: is chosen twice; give one option of each group, and start a run for each"
+        "{group}: is chosen twice; give one option of each, without the plus where it exists, and start a run for each"
     ),
     r"^Multiple values for (?P<group>\S+)\. To override": (
         "+{group}=...: this configuration has the group already; write {group}=... without the plus"

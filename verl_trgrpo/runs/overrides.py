@@ -49,10 +49,10 @@ def malformed(words: Sequence[str]) -> dict[str, str]:
 def _syntax_problem(word: str) -> str:
     sign, key = _KEY.match(word).group("sign", "key")  # type: ignore[union-attr]  # matches every word
     value = word.partition("=")[2]
-    if "=" not in word and sign != "~":
-        return f"{word}: is not an override; write {word}=..."
     if not key or _parsed(f"{sign or ''}{key}=1") is None:
         return f"{word}: has no key that Hydra can read; write KEY=VALUE"
+    if "=" not in word and sign != "~":
+        return f"{word}: is not an override; write {word}=..."
     if variable := _SHELL_VARIABLE.match(value):
         return f"{word}: holds the shell variable {variable[0]}, unreplaced; write its value, or leave out the single quotes"
     parsed = _parsed(word)
@@ -135,6 +135,8 @@ def setting_problems(config: DictConfig, words: Sequence[str], groups: Collectio
         if each.is_delete():
             if there is None:
                 messages.append(f"~{key}: there is no such key; {_meant(key, known) or 'leave this word out'}")
+            elif not OmegaConf.is_config(there) and each.value() not in (None, "", there):
+                messages.append(f"~{key}={each.value()}: its value is {there}; write ~{key}")
             continue
         value = each.value()
         if each.is_add() and there is not None and not isinstance(value, (dict, list)):
