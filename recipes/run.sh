@@ -76,6 +76,12 @@ check() {
     ((code == 0)) || exit "$code"
 }
 
+# Not `ray symmetric-run` (Ray 2.60), which would do for stop_head, start_head and join:
+#   - its `ray stop` ends every Ray process of the user on a machine, those of other runs too; nor does it start beside one
+#   - Ctrl-C gives the training a quarter of a second, after which it is killed; SIGTERM leaves Ray's processes behind
+#   - it exits with 0 where Ray does not start, and after Ctrl-C
+#   - a worker ends with a traceback where the head is not up within a minute, and the head may build data first
+
 # Ends the Ray node that this script started, and no other.
 stop_head() {
     kill "$head_pid" 2>/dev/null || true

@@ -35,12 +35,10 @@ _CHOICES = re.compile(r"[A-J]+")  # BD
 _NO_FORMULA = re.compile(
     r"\\(?:text|neq|vee|lor)|^[A-J]\W*[A-J]?\W*$|(?<![a-zA-Z\\])[a-zA-Z]{3}"
 )  # \text{none}; D; \neq D; none
-_LETTER_RUN = re.compile(r"[a-zA-Z]{2,}")  # odd
-_VOWEL = re.compile("[aeiouAEIOU]")  # odd
+_WORD = re.compile(r"(?=[a-zA-Z]*[aeiouAEIOU])[a-zA-Z]{2,}")  # odd
 _SHORT = "no yes odd even one two six ten red tie win all any nil tom bob jan feb mon tue wed thu fri sat sun"
 _SHORT_WORDS = frozenset(_SHORT.split(" "))
-_MIN_WORD_CHARS = 4
-"""Without `\\text`, so many letters are a word, fewer a product such as `mgh`, but for a few known ones."""
+_MIN_WORD_CHARS = 4  # without `\text`; fewer letters are a product such as `mgh`, but for a few known words
 _PERIOD = re.compile(r"(?<=[+-])[0-9]*(?=[kmnl]\\pi|\\pi ?[kmnl])(?:\\pi ?)?([kmnl])(?![a-zA-Z^_])")  # +2k\pi
 _TIME = re.compile(r"(?:[01]?[0-9]|2[0-4]):[0-5][0-9](?::[0-5][0-9])?")  # 12:30; 7:45:10
 _INTEGER = re.compile(r"-?[0-9]+")  # -12
@@ -72,7 +70,7 @@ def equal_answers(
     if _SPACED_SYMBOL.search(answer):  # `6 m` is six metres, or `6m`
         answers += read_forms(normalize(_SPACED_SYMBOL.sub(r"\1", answer)))
     return any(
-        comparison.forms(gold, form) for text in texts for gold in read_forms(text, gold=True) for form in answers
+        comparison.equal_forms(gold, form) for text in texts for gold in read_forms(text, gold=True) for form in answers
     )
 
 
@@ -96,50 +94,50 @@ class _Comparison:
     same_formula: SameFormula
     question: str
 
-    def forms(self, gold: Form, answer: Form) -> bool:
+    def equal_forms(self, gold: Form, answer: Form) -> bool:
         if "choice" in (gold.kind, answer.kind):
-            return self.choices(gold, answer)
+            return self.equal_choices(gold, answer)
         if "ratio" in (gold.kind, answer.kind):
-            return self.ratios(gold, answer)
+            return self.same_ratio(gold, answer)
         if gold.items and names_differ(gold, answer) and not (gold.text and answer.text):
             return False  # before a set of one value loses its name: A={5} and B={5}
-        if same_sets(gold, answer) or self.named_values(gold, answer):
+        if same_sets(gold, answer) or self.equal_named_values(gold, answer):
             return True
         # A set of one value is that value.
         gold, answer = (f.items[0] if _is_one_value(f) else f for f in (gold, answer))
         if not gold.items and not answer.items:
-            return self.values(gold, answer)
+            return self.equal_values(gold, answer)
         if not gold.items or not answer.items or names_differ(gold, answer):
             if (one := _inequality(gold)) and (other := _inequality(answer)):
-                return self.formulas(one, other)
+                return self.equal_formulas(one, other)
             return _is_choice_list(gold, answer)
         if gold.kind == "union" and answer.kind == "list":
             # "x<2 or x>3"; neither a list of points nor conditions on two variables are a union.
             names = {item.name if item.items else None for item in answer.items}
             same_name = len(names) == 1 and None not in names and gold.name in (None, *names)
-            return same_name and self.unordered(gold.items, answer.items)
+            return same_name and self.equal_unordered(gold.items, answer.items)
         in_order = _names_variables(gold) and not any(item.name for item in answer.items)  # 1, 2 for x=1, y=2
         if gold.kind == answer.kind and gold.kind in ("list", "union", "meet", "cases") and not in_order:
-            return self.unordered(gold.items, answer.items)
+            return self.equal_unordered(gold.items, answer.items)
         # A bare list may be a point; neither a set nor the values of one variable are.
         may_be_point = gold.kind == "list" and not gold.braces and (not gold.items[0].name or _names_variables(gold))
         if gold.kind == answer.kind or (may_be_point and answer.kind == "()"):
-            return len(gold.items) == len(answer.items) and all(map(self.forms, gold.items, answer.items))
+            return len(gold.items) == len(answer.items) and all(map(self.equal_forms, gold.items, answer.items))
         return False
 
-    def choices(self, gold: Form, answer: Form) -> bool:
+    def equal_choices(self, gold: Form, answer: Form) -> bool:
         """Compare letters, and the values beside them where both have one: `\\textbf{(E)}\\ 48` is E and 48."""
         if gold.kind == answer.kind:
             if gold.text != answer.text or not answer.items:
                 return gold.text == answer.text
             value = answer.items[0]
-            return self.forms(gold.items[0], value) if gold.items else self.is_option(value, answer.text)
+            return self.equal_forms(gold.items[0], value) if gold.items else self.is_option(value, answer.text)
         choice, other = (gold, answer) if gold.kind == "choice" else (answer, gold)
         if not other.items and other.text == choice.text:
             return choice is gold or not choice.items or self.is_option(choice.items[0], choice.text)
         if not choice.items or (other.kind == "value" and _CHOICES.fullmatch(other.text)):
             return False  # another letter
-        return self.forms(choice.items[0], other) if choice is gold else self.forms(other, choice.items[0])
+        return self.equal_forms(choice.items[0], other) if choice is gold else self.equal_forms(other, choice.items[0])
 
     def is_option(self, value: Form, letter: str = "") -> bool:
         """Return whether a value may stand beside the letter of a choice: a formula, or the words of the question behind it."""
@@ -149,9 +147,9 @@ class _Comparison:
         words, question = ("".join(re.findall(r"[^\W_]+", text)).casefold() for text in (stated, self.question))
         return value.text != "" and words in question
 
-    def ratios(self, gold: Form, answer: Form) -> bool:
+    def same_ratio(self, gold: Form, answer: Form) -> bool:
         """Compare place by place; a time of day only with the same time, another ratio also with its reduced form."""
-        if not self.units(gold.unit, answer.unit):
+        if not self.units_agree(gold.unit, answer.unit):
             return False
         if gold.kind != answer.kind:
             fraction, ratio = (answer, gold) if gold.kind == "ratio" else (gold, answer)
@@ -166,7 +164,7 @@ class _Comparison:
             return True
         if _TIME.fullmatch(gold.text) or _TIME.fullmatch(answer.text) or len(gold.items) != len(answer.items):
             return False
-        if all(map(self.forms, gold.items, answer.items)):
+        if all(map(self.equal_forms, gold.items, answer.items)):
             return True
         ours, theirs = _numbers(gold), _numbers(answer)
         if not ours or not theirs or not all(_INTEGER.fullmatch(item.text) for item in answer.items):
@@ -174,7 +172,7 @@ class _Comparison:
         reduced = gcd(*(value.numerator for value in theirs)) == 1
         return reduced and all(a * theirs[0] == b * ours[0] for a, b in zip(ours, theirs, strict=True)) and ours[0] != 0
 
-    def named_values(self, gold: Form, answer: Form) -> bool:
+    def equal_named_values(self, gold: Form, answer: Form) -> bool:
         """Compare `(a,b)=(1,2)` with `a=1, b=2`, and `(1,2)` with names in alphabetical order."""
         pair, listed = (gold, answer) if gold.kind == "()" else (answer, gold)
         if (pair.kind, listed.kind) != ("()", "list"):
@@ -185,42 +183,42 @@ class _Comparison:
             return False
         in_order = Form("()", items=tuple(listed.items[names.index(name)] for name in wanted))
         pair = replace(pair, name=None)
-        return self.forms(*((in_order, pair) if gold is listed else (pair, in_order)))
+        return self.equal_forms(*((in_order, pair) if gold is listed else (pair, in_order)))
 
-    def unordered(self, gold: Sequence[Form], answer: Sequence[Form]) -> bool:
+    def equal_unordered(self, gold: Sequence[Form], answer: Sequence[Form]) -> bool:
         """Equality is transitive, so taking the first equal item of those left is as good as any."""
         left = list(answer)
         for item in gold:
-            position = next((place for place, other in enumerate(left) if self.forms(item, other)), None)
+            position = next((place for place, other in enumerate(left) if self.equal_forms(item, other)), None)
             if position is None:
                 return False
             del left[position]
         return not left
 
-    def values(self, gold: Form, answer: Form) -> bool:
+    def equal_values(self, gold: Form, answer: Form) -> bool:
         if answer.last and gold.name is None and gold.kind != "relation" and CONSTANT.fullmatch(gold.text):
-            return self.forms(gold, answer.last)  # x+y=10 and 10
+            return self.equal_forms(gold, answer.last)  # x+y=10 and 10
         if (gold.kind == "relation") != (answer.kind == "relation"):  # y=-2x and 2x+y=0
             one, other = _equation(gold), _equation(answer)
             left_to_find = gold.name is not None and CONSTANT.fullmatch(gold.text)  # x=5 and 2x-10=0
-            return not left_to_find and one is not None and other is not None and self.formulas(one, other)
+            return not left_to_find and one is not None and other is not None and self.equal_formulas(one, other)
         if names_differ(gold, answer):
-            return self.renamed(gold, answer)
+            return self.equal_renamed(gold, answer)
         if gold.name and not answer.name and not may_lose_name(gold):
             return False
-        if not all(self.formulas(gold.text, part) for part in answer.chain):
+        if not all(self.equal_formulas(gold.text, part) for part in answer.chain):
             return False
         if answer.approximation is not None and not self.fits(answer.text, answer.approximation):
             return False
         units = {gold.unit, answer.unit}
         if units == {_DEGREE, _RADIAN} or (units == {_DEGREE, None} and r"\pi" in gold.text + answer.text):
-            return self.formulas(_in_radians(gold), _in_radians(answer))
-        if not self.units(gold.unit, answer.unit):
-            return self.converted(gold, answer)
+            return self.equal_formulas(_in_radians(gold), _in_radians(answer))
+        if not self.units_agree(gold.unit, answer.unit):
+            return self.equal_converted(gold, answer)
         if gold.number is not None:
             # Arithmetic that is left to do, such as the question itself, is not an answer where a number is asked for.
             return answer.number is not None and equal_numbers(gold.number, answer.number, self.rounded_gold)
-        return self.words_or_formulas(gold, answer)
+        return self.equal_words_or_formulas(gold, answer)
 
     def fits(self, text: str, approximation: Number) -> bool:
         """Return whether a decimal is a value cut off or rounded at its last place."""
@@ -228,7 +226,7 @@ class _Comparison:
         halves = rf"\lfloor \frac{{2({text})}}{{{place}}}-({2 * value / place})\rfloor"
         return any(self.same_formula(halves, number) for number in ("0", "-1", "1" if value >= 0 else "-2"))
 
-    def units(self, gold: Unit | None, answer: Unit | None) -> bool:
+    def units_agree(self, gold: Unit | None, answer: Unit | None) -> bool:
         """Return whether a unit of a list, or words that the gold or the question have, stand behind the answer, or nothing."""
         known = {name for name, _ in gold or ()} | counted_words(self.question)
         if any(name.startswith(UNKNOWN) and name not in known for name, _ in answer or ()):
@@ -238,7 +236,7 @@ class _Comparison:
         ours, theirs = {*gold}, {*answer}  # "12 apples" for "12 red apples"
         return (ours < theirs or theirs < ours) and all(name.startswith(UNKNOWN) for name, _ in ours ^ theirs)
 
-    def converted(self, gold: Form, answer: Form) -> bool:
+    def equal_converted(self, gold: Form, answer: Form) -> bool:
         """Compare numbers in different units that measure the same."""
         if not gold.unit or not answer.unit:
             return False
@@ -248,7 +246,7 @@ class _Comparison:
             and gold.number.value * factor == answer.number.value * other
         )  # fmt: skip
 
-    def words_or_formulas(self, gold: Form, answer: Form) -> bool:
+    def equal_words_or_formulas(self, gold: Form, answer: Form) -> bool:
         marked = "word" in (gold.kind, answer.kind)
         if gold.kind == "word" and re.fullmatch(r"[0-9A-F]+_[0-9]+", gold.text):
             return answer.text in (gold.text, gold.text.partition("_")[0])  # the question names the base
@@ -257,21 +255,21 @@ class _Comparison:
         # AB and BA may be two segments, and letters in another order are another word.
         if marked or (_CAPITALS.fullmatch(gold.text) and _CAPITALS.fullmatch(answer.text)) or _are_words(gold, answer):
             return False
-        return self.formulas(gold.text, answer.text)
+        return self.equal_formulas(gold.text, answer.text)
 
-    def renamed(self, gold: Form, answer: Form) -> bool:
+    def equal_renamed(self, gold: Form, answer: Form) -> bool:
         """Compare functions under another variable, `f(t)=t+1` and `f(x)=x+1`, and equations of two names turned round."""
         ours, theirs = (NAME_OF_FUNCTION.fullmatch(form.name or "") for form in (gold, answer))
         if ours and theirs:
             variable = re.compile(rf"(?<![\\a-zA-Z]){re.escape(theirs[2])}(?![a-zA-Z])")
             same = ours[1] == theirs[1] and not re.search(rf"(?<![\\a-zA-Z]){re.escape(ours[2])}", answer.text)
-            return same and self.formulas(gold.text, variable.sub(lambda _: ours[2], answer.text))
+            return same and self.equal_formulas(gold.text, variable.sub(lambda _: ours[2], answer.text))
         if gold.number is not None or answer.number is not None or CONSTANT.fullmatch(gold.text):
             return False
         one, other = _equation(gold), _equation(answer)
-        return one is not None and other is not None and self.formulas(one, other)
+        return one is not None and other is not None and self.equal_formulas(one, other)
 
-    def formulas(self, gold: str, answer: str) -> bool:
+    def equal_formulas(self, gold: str, answer: str) -> bool:
         gold, answer = gold.replace(GROUP, ""), answer.replace(GROUP, "")
         if gold == answer or len(answer) > max(80, 3 * len(gold)):
             return gold == answer
@@ -315,7 +313,7 @@ def _are_words(gold: Form, answer: Form) -> bool:
     is_product = any("".join(sorted(set(text))) == text for text in texts)  # "abc"
     if is_product and _SHORT_WORDS.isdisjoint(map(str.casefold, texts)):
         return False
-    return all(_LETTER_RUN.fullmatch(text) and _VOWEL.search(text) for text in texts)
+    return all(map(_WORD.fullmatch, texts))
 
 
 def _in_radians(form: Form) -> str:

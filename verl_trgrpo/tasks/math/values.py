@@ -3,6 +3,8 @@
 import hashlib
 from collections.abc import Callable, Mapping
 from fractions import Fraction
+from functools import partial
+from math import prod
 from typing import Any
 
 import mpmath
@@ -36,27 +38,29 @@ def rational(tree: Tree, where: Mapping[str, Any], prime: int = 0) -> Any:
         ZeroDivisionError: the value is undefined.
         TooLargeError: an exponent or factorial is too large.
     """
-    kind, *parts = tree
-    if kind in ("number", "name"):
-        value = parts[0] if kind == "number" else where[parts[0]]
-    elif kind in ("^", "!", "!!", "binomial"):
-        numbers = [rational(part, where) for part in (parts[1:] if kind == "^" else parts)]
-        if any(number.denominator > 1 for number in numbers):
+    value_of = partial(rational, where=where, prime=prime)
+    match tree:
+        case ("number" | "name") as kind, content:
+            value = content if kind == "number" else where[content]
+        case "^", base, exponent:
+            power = rational(exponent, where)
+            if power.denominator > 1:
+                raise NotRationalError
+            value = _power(value_of(base), power.numerator, prime)
+        case ("!" | "!!" | "binomial") as kind, *parts:
+            value = _counted(kind, [rational(part, where) for part in parts], prime)
+        case (("+" | "group"), *terms):
+            value = sum(map(value_of, terms))
+        case "*", *factors:
+            value = prod(map(value_of, factors))
+        case "/", top, bottom:
+            value = value_of(top) * _inverse(value_of(bottom), prime)
+        case "call", name, *arguments:
+            value = stand_in(name, *map(value_of, arguments))
+        case "symmetric", name, *arguments:
+            value = stand_in(name, *sorted(map(value_of, arguments)))
+        case _:
             raise NotRationalError
-        value = (
-            _power(rational(parts[0], where, prime), numbers[0].numerator, prime)
-            if kind == "^"
-            else _counted(kind, numbers, prime)
-        )
-    elif kind in ("+", "*", "/", "call", "symmetric", "group"):
-        values = [rational(part, where, prime) for part in parts if isinstance(part, tuple)]
-        value = values[0]
-        if kind in ("call", "symmetric"):
-            value = stand_in(parts[0], *(sorted(values) if kind == "symmetric" else values))
-        for other in values[1:] if kind in ("+", "*", "/") else []:
-            value = value + other if kind == "+" else value * (other if kind == "*" else _inverse(other, prime))
-    else:
-        raise NotRationalError
     return value.numerator * _inverse(value.denominator, prime) % prime if prime else Fraction(value)
 
 
@@ -78,6 +82,8 @@ def _power(base: Any, exponent: int, prime: int) -> Any:
 
 def _counted(kind: str, numbers: list[Fraction], prime: int) -> Any:
     """Return a factorial or binomial coefficient."""
+    if any(number.denominator > 1 for number in numbers):
+        raise NotRationalError
     top, *rest = (number.numerator for number in numbers)
     count = top if not rest else min(rest[0], top - rest[0])
     if min(top, count) < 0:
