@@ -1,14 +1,17 @@
 """Packages and GPUs: errors on the machine that trains, "not checked" on another one."""
 
 import os
+from types import SimpleNamespace
 
 import pytest
+from safetensors import safe_open
 
 from tests.checks.validation import summary
 from tests.conftest import composed
 from verl_trgrpo.checks import machine
 from verl_trgrpo.checks.view import RunView
 from verl_trgrpo.common.findings import Level
+from verl_trgrpo.demos.puzzles import CHECKPOINT
 
 GPUS = "trainer.n_gpus_per_node"
 # Nothing listens at this port.
@@ -134,3 +137,24 @@ def test_cpus_are_counted_for_ray_waits_forever_for_those_that_it_does_not_have(
     of_reward = [f"reward.reward_model.{name}=1" for name in ("nnodes", "n_gpus_per_node")]
     [finding] = found(f"{cpus}=6", storage, *ONE_GPU, *pool, *of_reward, trains=trains)
     assert f"set {cpus}=9" in finding.message
+
+
+@pytest.mark.parametrize("kept", [1, 2, 5])
+def test_checkpoints_that_do_not_fit_on_the_disk_are_named_and_a_byte_less_is_not(kept, tmp_path, monkeypatch):
+    """Of a model whose parameters are counted here from its files; no disk of this machine is full."""
+    with safe_open(next(CHECKPOINT.glob("*.safetensors")), framework="pt") as opened:
+        parameters = sum(opened.get_tensor(name).numel() for name in opened.keys())  # noqa: SIM118
+    run = [f"actor_rollout_ref.model.path={CHECKPOINT}", f"trainer.default_local_dir={tmp_path}/not/there", *ONE_GPU]
+    run += ["trainer.save_freq=5", f"trainer.max_actor_ckpt_to_keep={kept}"]
+    needed = 12 * parameters * max(kept, 2)
+    for free, trains, expected in (
+        (needed, True, []),
+        (needed - 1, True, [("trainer.default_local_dir", Level.WARNING)]),
+        (needed - 1, False, [("trainer.default_local_dir", Level.NOT_CHECKED)]),
+    ):
+        monkeypatch.setattr(machine.shutil, "disk_usage", lambda place, free=free: SimpleNamespace(free=free))
+        assert summary(machine.disk_findings(RunView(composed(run), trains=trains))) == expected
+    nothing_saved = [*run, "trainer.save_freq=-1"]
+    assert machine.disk_findings(RunView(composed(nothing_saved), trains=True)) == []
+    adapter = [*run, "actor_rollout_ref.model.lora_rank=8"]
+    assert machine.disk_findings(RunView(composed(adapter), trains=True)) == []

@@ -8,6 +8,7 @@ import torch
 from transformers import AutoModelForCausalLM, Qwen2Config
 
 from verl_trgrpo.common.foreign import load_yaml
+from verl_trgrpo.runs.checkpoints import checkpoint_bytes
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/before_you_rent.md").read_text()
@@ -46,5 +47,10 @@ def test_sizes_follow_the_formulas(recipe):
     ranks = {**base["trainer"], **own.get("trainer", {})}["n_gpus_per_node"] if tied else 1
     merged = {**base["actor_rollout_ref"]["actor"], **own["actor_rollout_ref"].get("actor", {})}
     reference = 1 if merged.get("use_kl_loss") else 0
-    sizes = [2 * count, 12 * count, max(kept, 2) * 12 * count, 4 * count * (ranks + reference)]
+    sizes = [
+        2 * count,
+        checkpoint_bytes(count),
+        max(kept, 2) * checkpoint_bytes(count),
+        4 * count * (ranks + reference),
+    ]
     assert ROWS[recipe] == (f"{count:,}", *(f"{size / 1e9:.0f}" for size in sizes))

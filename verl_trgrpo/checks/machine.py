@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
+import shutil
 import socket
 import subprocess
 import sys
@@ -25,9 +26,11 @@ from verl_trgrpo.common.findings import Finding, Level
 from verl_trgrpo.common.foreign import load_yaml, read_foreign
 from verl_trgrpo.common.text import did_you_mean
 from verl_trgrpo.data.prompts import TOOLS, own_agent_loops
+from verl_trgrpo.runs.checkpoints import checkpoint_bytes
 from verl_trgrpo.runs.compose import loggers_of, selected
 from verl_trgrpo.runs.environment import accelerator_count, training_environment
-from verl_trgrpo.runs.keys import AGENT, GPUS, MANAGER, REWARD, REWARD_MODEL, ROLLOUT, place_of
+from verl_trgrpo.runs.keys import AGENT, GPUS, MANAGER, MODEL, MODEL_PATH, REWARD, REWARD_MODEL, ROLLOUT, place_of
+from verl_trgrpo.runs.weights import parameter_count
 from verl_trgrpo.tasks.registry import known_options
 from verl_trgrpo.verl_plugin.cpu import lacking_variables
 
@@ -89,6 +92,33 @@ os._exit(0)  # whatever the modules started must not hold this up
 """
 
 
+def disk_findings(view: RunView) -> list[Finding]:
+    """Warn where the checkpoints that a run keeps at once need more than is free, as far as the model is on this machine."""
+    keep, model = view["trainer.max_actor_ckpt_to_keep"], Path(str(view[MODEL_PATH]))
+    adapter = view[f"{MODEL}.lora_rank"] or view[f"{MODEL}.lora_adapter_path"]
+    if (
+        adapter
+        or not isinstance(view["trainer.save_freq"], int)
+        or view["trainer.save_freq"] <= 0
+        or not model.is_dir()
+    ):
+        return []
+    try:
+        size = checkpoint_bytes(parameter_count(model))
+    except Exception:  # the check of the model names an unreadable file
+        return []
+    place = Path(view.run.directory).absolute()
+    free = shutil.disk_usage(next(each for each in (place, *place.parents) if each.exists())).free
+    count = max(2, keep) if isinstance(keep, int) else 2  # the old one stays until the new one is complete
+    if count * size <= free:
+        return []
+    reason = (
+        f"{count} checkpoints need {count * size / 1e9:.1f} GB, and {free / 1e9:.1f} GB are free there; set "
+        "trainer.default_local_dir to a directory on a larger disk, or trainer.save_freq=-1"
+    )
+    return [view.finding("trainer.default_local_dir", reason, Level.WARNING if view.trains else Level.NOT_CHECKED)]
+
+
 def machine_findings(view: RunView) -> list[Finding]:
     """Check for packages and GPUs that a run needs.
 
@@ -99,6 +129,7 @@ def machine_findings(view: RunView) -> list[Finding]:
         return []
     config, level = view.config, Level.ERROR if view.trains else Level.NOT_CHECKED
     findings = [Finding(level, key, message) for key, message in _missing_packages(view)]
+    findings += disk_findings(view)
     by_verl = any(
         word.startswith("+platform=cpu") for word in view.run.arguments
     )  # a stock configuration has no such group

@@ -8,6 +8,7 @@ import importlib.metadata
 import importlib.util
 import os
 import platform
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -17,6 +18,7 @@ from typing import NamedTuple
 
 from verl_trgrpo.common.extras import install_command
 from verl_trgrpo.common.text import show
+from verl_trgrpo.runs.checkpoints import checkpoint_bytes
 
 _REQUIREMENTS = (
     "verl>=0.9.1,<0.10",
@@ -92,6 +94,11 @@ def examine() -> Iterator[MachineCheck]:
     gib = psutil.virtual_memory().total / 2**30
     fix = "the CPU quickstart needs 12 GiB: close other programs, add swap, or use a larger machine"
     yield MachineCheck("memory", gib >= 11.5, f"{gib:.0f} GiB", fix)
+    free, needed = shutil.disk_usage(Path.cwd()).free / 1e9, checkpoint_bytes(7_600_000_000) / 1e9
+    found = f"{free:.0f} GB free here; a checkpoint of a 7B model takes {needed:.0f} GB (docs/before_you_rent.md)"
+    yield MachineCheck(
+        "disk", free >= 2, found, "the CPU quickstart needs 2 GB: free some space, or work on another disk"
+    )
     yield from _examine_imports()
 
 

@@ -30,6 +30,11 @@ _DIRECTORY = re.compile(r"global_step_(\d+)")
 _SHARD = re.compile(r"(\w+)_world_size_(\d+)_rank_(\d+)\.pt")
 
 
+def checkpoint_bytes(parameters: int) -> int:
+    """Return the size of a checkpoint of a model with so many parameters: weights and Adam's two moments, in float32."""
+    return 12 * parameters
+
+
 def step_of(checkpoint: Path) -> int:
     """Return N of ``global_step_N``."""
     return int(checkpoint.name.rsplit("_", 1)[1])

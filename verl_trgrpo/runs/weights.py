@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import os
 import re
 from collections.abc import Iterable, Iterator
@@ -74,6 +75,20 @@ def _within(directory: Path, names: Iterable[str], named_by: Path) -> set[Path]:
             f"{named_by}: names weights in another directory ({shorten(outside[0], 60)}); correct the entry"
         )
     return {directory / name for name in names if os.path.lexists(directory / name)}
+
+
+def parameter_count(directory: Path) -> int:
+    """Return the number of parameters of a model in safetensors files, from their headers alone; 0 for other files."""
+    found, unreadable = weight_files(directory)
+    if unreadable or any(file.suffix != ".safetensors" for file in found):
+        return 0
+    from safetensors import safe_open
+
+    count = 0
+    for file in found:
+        with safe_open(file, framework="pt") as opened:
+            count += sum(math.prod(opened.get_slice(name).get_shape()) for name in opened.keys())  # noqa: SIM118
+    return count
 
 
 def largest_loaded(directory: Path) -> float:
