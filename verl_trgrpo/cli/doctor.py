@@ -94,8 +94,8 @@ def examine() -> Iterator[MachineCheck]:
     gib = psutil.virtual_memory().total / 2**30
     fix = "the CPU quickstart needs 12 GiB: close other programs, add swap, or use a larger machine"
     yield MachineCheck("memory", gib >= 11.5, f"{gib:.0f} GiB", fix)
-    free, needed = shutil.disk_usage(Path.cwd()).free / 1e9, checkpoint_bytes(7_600_000_000) / 1e9
-    found = f"{free:.0f} GB free here; a checkpoint of a 7B model takes {needed:.0f} GB (docs/before_you_rent.md)"
+    free, size = shutil.disk_usage(Path.cwd()).free / 1e9, checkpoint_bytes(7_600_000_000) / 1e9
+    found = f"{free:.0f} GB free here; a checkpoint of a 7B model takes {size:.0f} GB (docs/before_you_rent.md)"
     yield MachineCheck(
         "disk", free >= 2, found, "the CPU quickstart needs 2 GB: free some space, or work on another disk"
     )
