@@ -92,7 +92,7 @@ def test_an_adapter_is_made_like_the_one_that_ships_and_changes_the_model(task, 
     told = make("adapter", "--base", base, "--task", task, "--steps", 3, "--batch", 2, "--out", adapter)
     assert str(adapter) in told
     shipped = small_lm.TASKS[task].adapter
-    assert files(adapter).keys() == files(shipped).keys()
+    assert files(adapter).keys() == files(shipped).keys() - {"README.md"}  # the card
     config, other = (read_foreign_json(directory / "adapter_config.json") for directory in (adapter, shipped))
     for found in (config, other):  # a set, of longer names in a model of few layers
         found["target_modules"] = {name.rpartition(".")[2] for name in found["target_modules"]}

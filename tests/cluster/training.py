@@ -115,7 +115,7 @@ class Attempt:
             return self.process.poll() is not None
 
         try:
-            return wait_for(condition, ended)
+            return wait_for(condition, ended, _INTERVAL)
         except AssertionError:
             self._abandon()
             raise AssertionError(f"no {what}:\n{self._output.read_text()[-3000:]}") from None
@@ -139,7 +139,7 @@ class Attempt:
                 self._seen.update(training.children(recursive=True))
             return not training.is_running()
 
-        wait_for(ended)
+        wait_for(ended, pause=_INTERVAL)
 
     def end(self) -> Ended:
         """Wait until the launcher and all that it started have ended."""
