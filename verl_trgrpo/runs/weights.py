@@ -82,11 +82,9 @@ def parameter_count(directory: Path) -> int:
     found, unreadable = weight_files(directory)
     if unreadable or any(file.suffix != ".safetensors" for file in found):
         return 0
-    from safetensors import safe_open
-
     count = 0
     for file in found:
-        with safe_open(file, framework="pt") as opened:
+        with _opened(real_path(file)) as opened:
             count += sum(math.prod(opened.get_slice(name).get_shape()) for name in opened.keys())  # noqa: SIM118
     return count
 
@@ -161,10 +159,14 @@ def _broken(piece: torch.Tensor, largest: float) -> int:
     return int((~(piece.abs() <= most)).sum())
 
 
-def _of_safetensors(file: Path) -> Iterator[tuple[str, Iterator[torch.Tensor]]]:
+def _opened(file: Path) -> Any:
     from safetensors import safe_open
 
-    with safe_open(file, "pt") as opened:
+    return safe_open(file, "pt")
+
+
+def _of_safetensors(file: Path) -> Iterator[tuple[str, Iterator[torch.Tensor]]]:
+    with _opened(file) as opened:
         for name in opened.keys():  # noqa: SIM118  # it is no dictionary
             yield name, _slices(opened, name)
 
