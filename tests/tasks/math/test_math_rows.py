@@ -133,6 +133,8 @@ ANSWERS = {
     "a blank text": (" \n", []),
     "an empty list": ([], []),
     "a list as text": ("['2916']", ["2916"]),
+    "a list as text, of which all is the answer": ("['4812', '5']", ["4812, 5"]),
+    "alternatives as NumPy prints them": ("['5' '6,5']", ["5", "6,5"]),
     "an interval": ("[1, 2]", ["[1, 2]"]),
     "a comma is part of one answer": (["$69$,$84$"], ["$69$,$84$"]),
 }

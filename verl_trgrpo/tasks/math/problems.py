@@ -12,7 +12,7 @@ from verl_trgrpo.common.text import shorten
 from verl_trgrpo.data.rows import CHAT_TAGS, listed
 from verl_trgrpo.data.sources import LeftOutRowError, Record, is_empty, plain_name
 from verl_trgrpo.tasks.math.equality import equal_answers
-from verl_trgrpo.tasks.math.reward import gold_text, is_number
+from verl_trgrpo.tasks.math.reward import gold_text, is_number, written_answers
 
 # Reasons for dropping rows, in the manifest.
 REPEATED = "repeats a problem with the same answer"
@@ -194,7 +194,7 @@ def read_answers(value: Any) -> list[str]:
     if value is None or value == [] or (isinstance(value, str) and not value.strip()):
         return []
     if isinstance(value, str):
-        value = listed(value) or value
+        value = written_answers(value)
     items = value if isinstance(value, list) else [value]
     texts = [gold_text(_number_text(item) if is_number(item) else item).strip() for item in items]
     return list(dict.fromkeys(texts))

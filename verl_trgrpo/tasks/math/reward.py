@@ -117,12 +117,27 @@ def score_dapo(response: str, ground_truth: Any, extra_info: Mapping[str, Any] |
 
 
 def _golds_of(ground_truth: Any) -> list[Any]:
-    """Return the acceptable answers of a ground truth: of a list that was written as text (``['2916']``), its strings."""
+    """Return the acceptable answers of a ground truth."""
     if isinstance(ground_truth, Mapping):  # of some public files, with the question beside it
         ground_truth = ground_truth.get("target")
     several = isinstance(ground_truth, (list, tuple)) or getattr(ground_truth, "ndim", 0) == 1
     golds = ground_truth if several else [ground_truth]
-    return [each for gold in golds for each in (isinstance(gold, str) and listed(gold)) or [gold]]
+    return [each for gold in golds for each in (written_answers(gold) if isinstance(gold, str) else [gold])]
+
+
+def written_answers(text: str) -> list[str]:
+    """Return the acceptable answers of a text that may be a list written as text.
+
+    NumPy prints the alternatives of a column without commas. A list with commas is one answer, of all its strings.
+
+    >>> written_answers("['2916']"), written_answers("['4812', '5']"), written_answers("['5' '6']"), written_answers("2916")
+    (['2916'], ['4812, 5'], ['5', '6'], ['2916'])
+    """
+    items = listed(text) or [text]
+    between = text
+    for item in items:
+        between = between.replace(item, "", 1)
+    return [", ".join(items)] if len(items) > 1 and "," in between else items
 
 
 def is_number(value: Any) -> bool:
