@@ -139,22 +139,38 @@ def test_cpus_are_counted_for_ray_waits_forever_for_those_that_it_does_not_have(
     assert f"set {cpus}=9" in finding.message
 
 
-@pytest.mark.parametrize("kept", [1, 2, 5])
-def test_checkpoints_that_do_not_fit_on_the_disk_are_named_and_a_byte_less_is_not(kept, tmp_path, monkeypatch):
-    """Of a model whose parameters are counted here from its files; no disk of this machine is full."""
-    with safe_open(next(CHECKPOINT.glob("*.safetensors")), framework="pt") as opened:
-        parameters = sum(opened.get_tensor(name).numel() for name in opened.keys())  # noqa: SIM118
+def parameters_of(directory):
+    with safe_open(next(directory.glob("*.safetensors")), framework="pt") as opened:
+        return sum(opened.get_tensor(name).numel() for name in opened.keys())  # noqa: SIM118
+
+
+CONTENTS = "actor_rollout_ref.actor.checkpoint.save_contents"
+
+
+@pytest.mark.parametrize(
+    ("overrides", "needed"),
+    [
+        (["trainer.max_actor_ckpt_to_keep=1"], 2 * 12),
+        (["trainer.max_actor_ckpt_to_keep=2"], 2 * 12),
+        (["trainer.max_actor_ckpt_to_keep=5"], 5 * 12),
+        (["trainer.max_actor_ckpt_to_keep=null"], 10 * 12),
+        (["trainer.max_actor_ckpt_to_keep=5", "trainer.total_training_steps=8"], 2 * 12),
+        (["trainer.max_actor_ckpt_to_keep=2", "actor_rollout_ref.model.lora_rank=8"], 2 * 4),
+        (["trainer.max_actor_ckpt_to_keep=2", f"{CONTENTS}=[model,hf_model,extra]"], 2 * (4 + 2)),
+    ],
+)
+def test_checkpoints_that_do_not_fit_on_the_disk_are_named_and_a_byte_less_is_not(
+    overrides, needed, tmp_path, monkeypatch
+):
+    """Bytes a parameter of all that are kept at once, of 50 steps with a save every 5; no disk of this machine is full."""
     run = [f"actor_rollout_ref.model.path={CHECKPOINT}", f"trainer.default_local_dir={tmp_path}/not/there", *ONE_GPU]
-    run += ["trainer.save_freq=5", f"trainer.max_actor_ckpt_to_keep={kept}"]
-    needed = 12 * parameters * max(kept, 2)
+    run += ["trainer.save_freq=5", "trainer.total_training_steps=50", *overrides]
+    needed *= parameters_of(CHECKPOINT)
     for free, trains, expected in (
         (needed, True, []),
         (needed - 1, True, [("trainer.default_local_dir", Level.WARNING)]),
         (needed - 1, False, [("trainer.default_local_dir", Level.NOT_CHECKED)]),
     ):
         monkeypatch.setattr(machine.shutil, "disk_usage", lambda place, free=free: SimpleNamespace(free=free))
-        assert summary(machine.disk_findings(RunView(composed(run), trains=trains))) == expected
-    nothing_saved = [*run, "trainer.save_freq=-1"]
-    assert machine.disk_findings(RunView(composed(nothing_saved), trains=True)) == []
-    adapter = [*run, "actor_rollout_ref.model.lora_rank=8"]
-    assert machine.disk_findings(RunView(composed(adapter), trains=True)) == []
+        assert summary(found(*run, trains=trains)) == expected
+    assert found(*run, "trainer.save_freq=-1") == []

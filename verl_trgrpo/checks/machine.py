@@ -24,12 +24,23 @@ from verl_trgrpo.checks.view import DATA_SET, OWN_MANAGER, OWN_REWARDS, RunView
 from verl_trgrpo.common.extras import install_command
 from verl_trgrpo.common.findings import Finding, Level
 from verl_trgrpo.common.foreign import load_yaml, read_foreign
-from verl_trgrpo.common.text import did_you_mean
+from verl_trgrpo.common.text import count_of, did_you_mean
 from verl_trgrpo.data.prompts import TOOLS, own_agent_loops
 from verl_trgrpo.runs.checkpoints import checkpoint_bytes
 from verl_trgrpo.runs.compose import loggers_of, selected
 from verl_trgrpo.runs.environment import accelerator_count, training_environment
-from verl_trgrpo.runs.keys import AGENT, GPUS, MANAGER, MODEL, MODEL_PATH, REWARD, REWARD_MODEL, ROLLOUT, place_of
+from verl_trgrpo.runs.keys import (
+    ACTOR,
+    AGENT,
+    GPUS,
+    MANAGER,
+    MODEL,
+    MODEL_PATH,
+    REWARD,
+    REWARD_MODEL,
+    ROLLOUT,
+    place_of,
+)
 from verl_trgrpo.runs.weights import parameter_count
 from verl_trgrpo.tasks.registry import known_options
 from verl_trgrpo.verl_plugin.cpu import lacking_variables
@@ -94,27 +105,32 @@ os._exit(0)  # whatever the modules started must not hold this up
 
 def disk_findings(view: RunView) -> list[Finding]:
     """Warn where the checkpoints that a run keeps at once need more than is free, as far as the model is on this machine."""
-    keep, model = view["trainer.max_actor_ckpt_to_keep"], Path(str(view[MODEL_PATH]))
-    adapter = view[f"{MODEL}.lora_rank"] or view[f"{MODEL}.lora_adapter_path"]
-    if (
-        adapter
-        or not isinstance(view["trainer.save_freq"], int)
-        or view["trainer.save_freq"] <= 0
-        or not model.is_dir()
-    ):
+    frequency, keep, model = (
+        view["trainer.save_freq"],
+        view["trainer.max_actor_ckpt_to_keep"],
+        Path(view[MODEL_PATH] or ""),
+    )
+    if not isinstance(frequency, int) or frequency <= 0 or not model.is_dir():
         return []
+    contents = {*(view[f"{ACTOR}.checkpoint.save_contents"] or ())}
+    if view[f"{MODEL}.lora_rank"] or view[f"{MODEL}.lora_adapter_path"]:
+        # Adam's moments are those of the adapter; the weights are whole unless veRL is told otherwise.
+        contents -= {"optimizer", "model" if view[f"{ACTOR}.checkpoint.save_lora_only"] else ""}
     try:
-        size = checkpoint_bytes(parameter_count(model))
+        size = checkpoint_bytes(parameter_count(model), contents)
     except Exception:  # the check of the model names an unreadable file
         return []
+    saves = -(-view.steps // frequency) if view.steps else 2
+    # The old one stays until the new one is complete; without a number all stay.
+    count = min(saves, max(2, keep)) if keep and keep > 0 else saves
     place = Path(view.run.directory).absolute()
     free = shutil.disk_usage(next(each for each in (place, *place.parents) if each.exists())).free
-    count = max(2, keep) if isinstance(keep, int) else 2  # the old one stays until the new one is complete
     if count * size <= free:
         return []
     reason = (
-        f"{count} checkpoints need {count * size / 1e9:.1f} GB, and {free / 1e9:.1f} GB are free there; set "
-        "trainer.default_local_dir to a directory on a larger disk, or trainer.save_freq=-1"
+        f"{count_of(count, 'checkpoint')} of {size / 1e9:.1f} GB {'need' if count > 1 else 'needs'} {count * size / 1e9:.1f} GB, "
+        f"and {free / 1e9:.1f} GB are free there; name a directory on a larger disk, or set "
+        f"trainer.{'max_actor_ckpt_to_keep=2' if 2 * size <= free else 'save_freq=-1'}"
     )
     return [view.finding("trainer.default_local_dir", reason, Level.WARNING if view.trains else Level.NOT_CHECKED)]
 

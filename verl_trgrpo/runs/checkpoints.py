@@ -12,7 +12,7 @@ import os
 import re
 import zipfile
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 
 from verl_trgrpo.common.files import write_text
@@ -30,9 +30,15 @@ _DIRECTORY = re.compile(r"global_step_(\d+)")
 _SHARD = re.compile(r"(\w+)_world_size_(\d+)_rank_(\d+)\.pt")
 
 
-def checkpoint_bytes(parameters: int) -> int:
-    """Return the size of a checkpoint of a model with so many parameters: weights and Adam's two moments, in float32."""
-    return 12 * parameters
+def checkpoint_bytes(parameters: int, contents: Collection[str] = ("model", "optimizer")) -> int:
+    """Return the size of a checkpoint of a model with so many parameters, trained in float32.
+
+    Args:
+        parameters: of the model.
+        contents: veRL's ``checkpoint.save_contents``: the weights, Adam's two moments, and the model in bfloat16 as Hugging Face
+            stores it.
+    """
+    return parameters * sum({"model": 4, "optimizer": 8, "hf_model": 2}.get(name, 0) for name in contents)
 
 
 def step_of(checkpoint: Path) -> int:
