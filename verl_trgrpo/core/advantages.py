@@ -109,9 +109,7 @@ def mean_relative_advantages(
             f"{returns.min().item():g}); use rewards of 0 and more, without a KL in the reward or a penalty for length, or "
             "algorithm=grpo"
         )
-    zeros = returns.double().new_zeros(int(groups.max()) + 1 if len(groups) else 0)
-    sizes = zeros.index_add(0, groups, torch.ones_like(returns, dtype=torch.float64))
-    means = (zeros.index_add(0, groups, returns.double()) / sizes)[groups]
+    means = _group_means(returns.double(), groups, torch.ones_like(returns, dtype=torch.float64))
     centred = normalized_in_groups(returns.double(), groups, 0.0, normalize_by_std=False)
     return at_valid_tokens((centred / torch.where(means == 0, 1.0, means)).to(returns.dtype), response_mask)
 
@@ -215,10 +213,14 @@ def success_rates(
         present: (batch,) bool, True for the responses that count; None for all.
     """
     counted = torch.ones_like(returns, dtype=torch.float64) if present is None else present.double()
-    right = torch.where(returns >= correct_from, counted, 0.0)
+    return _group_means(torch.where(returns >= correct_from, counted, 0.0), groups, counted)
+
+
+def _group_means(values: torch.Tensor, groups: torch.Tensor, counted: torch.Tensor) -> torch.Tensor:
+    """Return the mean of the group of each response, (batch,) float64, of `values` that are 0 where `counted` is 0, else 1."""
     zeros = counted.new_zeros(int(groups.max()) + 1 if len(groups) else 0)
     sizes = zeros.index_add(0, groups, counted).clamp(min=1)
-    return (zeros.index_add(0, groups, right) / sizes)[groups]
+    return (zeros.index_add(0, groups, values) / sizes)[groups]
 
 
 def at_valid_tokens(scalars: torch.Tensor, response_mask: torch.Tensor) -> torch.Tensor:

@@ -136,7 +136,9 @@ def setting_problems(config: DictConfig, words: Sequence[str], groups: Collectio
         there = OmegaConf.select(config, key, throw_on_missing=False)
         if each.is_delete():
             if there is None:
-                messages.append(f"~{key}: there is no such key; {_meant(key, known) or 'leave this word out'}")
+                messages.append(
+                    f"~{key}: the configuration lacks this key; {_meant(key, known) or 'leave this word out'}"
+                )
             elif not OmegaConf.is_config(there) and each.value() not in (None, "", there):
                 messages.append(f"~{key}={each.value()}: its value is {there}; write ~{key}")
             continue
