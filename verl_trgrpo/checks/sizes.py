@@ -83,14 +83,13 @@ def micro_batch_findings(view: RunView) -> list[Finding]:
         return []
     update = responses // groups
     step = -(-view["data.train_batch_size"] // prompts) * update  # veRL fills it up to whole updates
-    has_reference = view[f"{ACTOR}.use_kl_loss"] or view["algorithm.use_kl_in_reward"]
     sizes = (
         (f"{ROLLOUT}.log_prob_micro_batch_size_per_gpu", step, not view[f"{ROLLOUT}.log_prob_use_dynamic_bsz"]),
         (f"{ACTOR}.ppo_micro_batch_size_per_gpu", update, not view[f"{ACTOR}.use_dynamic_bsz"]),
         (
             f"{REF}.log_prob_micro_batch_size_per_gpu",
             step,
-            has_reference and not view[f"{REF}.log_prob_use_dynamic_bsz"],
+            view.has_reference and not view[f"{REF}.log_prob_use_dynamic_bsz"],
         ),
     )
     reason = "does not divide the {0} responses of one data-parallel group; set {1} to a divisor of {0}"
@@ -125,11 +124,10 @@ def head_findings(view: RunView) -> list[Finding]:
 def token_findings(view: RunView) -> list[Finding]:
     """Check that a micro-batch holds the longest sequence, and a GPU its logits."""
     parallel, longest = view.sequence_parallel, view.longest
-    has_reference = view[f"{ACTOR}.use_kl_loss"] or view["algorithm.use_kl_in_reward"]
     limits = {
         f"{ACTOR}.ppo_max_token_len_per_gpu": view[f"{ACTOR}.use_dynamic_bsz"],
         f"{ROLLOUT}.log_prob_max_token_len_per_gpu": view[f"{ROLLOUT}.log_prob_use_dynamic_bsz"],
-        f"{REF}.log_prob_max_token_len_per_gpu": has_reference and view[f"{REF}.log_prob_use_dynamic_bsz"],
+        f"{REF}.log_prob_max_token_len_per_gpu": view.has_reference and view[f"{REF}.log_prob_use_dynamic_bsz"],
     }
     short = [key for key, used in limits.items() if used and view[key] * parallel < longest]
     return [

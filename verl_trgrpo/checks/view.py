@@ -208,6 +208,11 @@ class RunView:
         return agent in self.agents or not self.complete(*DATA)
 
     @property
+    def has_reference(self) -> bool:
+        """Return True if the run has a reference policy."""
+        return bool(self[f"{ACTOR}.use_kl_loss"] or self["algorithm.use_kl_in_reward"])
+
+    @property
     def may_call_tools(self) -> bool:
         """Return False if all responses come from veRL's agent loop for one turn."""
         return bool(self.agents - {SINGLE_TURN}) or not self.complete(*DATA)
