@@ -30,15 +30,18 @@ def unread_table() -> tuple[str, Mapping[str, list[str]]]:
     return content["verl"], content["unread"]
 
 
+def _trainer_of(view: RunView) -> str:
+    return "v1" if view["trainer.use_v1"] else "older"
+
+
 def is_unread(view: RunView, key: str) -> bool:
     """Return True for a dotted key that the chosen trainer never reads."""
-    trainer = "v1" if view["trainer.use_v1"] else "older"
+    trainer = _trainer_of(view)
     return any(f"{key}.".startswith(f"{each}.") for each, trainers in unread_table()[1].items() if trainer in trainers)
 
 
 def unread_findings(view: RunView) -> list[Finding]:
     """Report what was set, by the run or by its algorithm, and is not read. What rules and switches report is left to them."""
-    trainer = "v1" if view["trainer.use_v1"] else "older"
     own = _set_by_algorithm(view)
     reporting = [row for row in SWITCHES.values() if row.findings(view)]
     asked: dict[str, list[str]] = defaultdict(list)
@@ -55,7 +58,7 @@ def unread_findings(view: RunView) -> list[Finding]:
             if by_word
             else "remove this setting"
         )
-        reason = f"has no effect, because the {_NAMES[trainer]} of veRL {unread_table()[0]} does not read this; {fix}"
+        reason = f"has no effect, because the {_NAMES[_trainer_of(view)]} of veRL {unread_table()[0]} does not read this; {fix}"
         if given:
             findings.append(Finding(Level.ERROR if by_word else Level.WARNING, keys[0], f"{given}: {reason}"))
     return findings
