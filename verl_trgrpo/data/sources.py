@@ -233,10 +233,10 @@ class Parsed(Generic[_Item]):
     dropped: dict[str, list[str]]
     unread: list[str]
 
-    def counts(self, kept: int, dropped: Mapping[str, int], only_as_written: int = 0) -> dict[str, Any]:
+    def counts(self, kept: int, dropped: Mapping[str, int]) -> dict[str, Any]:
         """Return the counts of the manifest; `dropped` are rows that were left out after they had been parsed."""
         rows = {reason: len(origins) for reason, origins in self.dropped.items()}
-        found = counts(kept, {**dropped, **rows}, only_as_written)
+        found = counts(kept, {**dropped, **rows})
         unusable = self.dropped.get(UNUSABLE)
         found |= {"rows_not_used": unusable} if unusable else {}
         return found | ({"columns_not_read": self.unread} if self.unread else {})

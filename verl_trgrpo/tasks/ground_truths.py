@@ -20,13 +20,7 @@ from verl_trgrpo.tasks.answer_form import (
     reward_input,
     state_answer,
 )
-from verl_trgrpo.tasks.registry import (
-    DefaultReward,
-    guessed_reward,
-    mismatch_of,
-    refused_spelling,
-    unknown_source,
-)
+from verl_trgrpo.tasks.registry import DefaultReward, guessed_reward, mismatch_of, unknown_source
 from verl_trgrpo.tasks.task import ReferenceResponse
 
 LITERAL_GOLDS = "literal golds"
@@ -128,10 +122,7 @@ def _stated_gold_finding(
             return Finding.not_checked("", f"{source} has no reference response for some rows")
         verdict = score_response(source, response, truth, given, default_reward=default)
         if verdict["acc"] == 1.0:
-            if doubt := _wrong_finding(row, source, where, form, default):
-                return doubt
-            refused = refused_spelling(source, truth, default)
-            return Finding.warning(where, refused) if refused else None
+            return _wrong_finding(row, source, where, form, default)
         if verdict["gold_unparseable"]:
             found = Finding.error(where, f"the reward of {source!r} does not understand the ground truth {shown}")
         elif verdict["timed_out"]:

@@ -159,16 +159,6 @@ def guessed_reward(data_source: Any, default: DefaultReward | None = None) -> st
     )
 
 
-def refused_spelling(data_source: Any, ground_truth: Any, default: DefaultReward | None = None) -> str | None:
-    """Return a warning if the reward of a data source refuses a ground truth in another right spelling, else None."""
-    found = _find(data_source, default)
-    refused = imported(found.refused_spelling)(ground_truth) if found and found.refused_spelling else None
-    if refused is None:
-        return None
-    taken = f"the reward of {data_source!r} takes the ground truth {shorten(ground_truth)} as it is written"
-    return f"{taken}, but refuses {refused}; state both as a list, or correct the ground truth"
-
-
 def known_data_sources() -> tuple[str, ...]:
     """Return the registered names and those of other projects, sorted; `*` stands for any characters."""
     return tuple(sorted({*_known.rewards, *_known.foreign} - {""}))

@@ -60,14 +60,12 @@ class Scoring:
     Args:
         reward: the function, or ``module:function``.
         reference_response: likewise; returns a response that states a given ground truth and must get full marks.
-        refused_spelling: likewise; returns another spelling of a given ground truth that gets no full marks, or None.
         mismatch: likewise; of the text of a prompt, its ground truth and extra_info, returns why this cannot be the ground
             truth of the prompt, or "".
     """
 
     reward: RewardFunction | str
     reference_response: ReferenceResponse | str | None = None
-    refused_spelling: ReferenceResponse | str | None = None
     mismatch: Mismatch | str | None = None
 
 

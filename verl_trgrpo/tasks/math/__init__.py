@@ -3,8 +3,7 @@
 from verl_trgrpo.tasks.task import Builder, Scoring, Task
 
 _MATH, _DAPO, _MINERVA = (
-    Scoring(f"{__name__}.reward:{name}", refused_spelling=f"{__name__}.reward:refused_math_spelling")
-    for name in ("score_math", "score_dapo", "score_minerva")
+    Scoring(f"{__name__}.reward:{name}") for name in ("score_math", "score_dapo", "score_minerva")
 )
 # `math500` is MATH-500, too.
 _FOREIGN = (
