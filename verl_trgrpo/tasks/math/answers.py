@@ -17,8 +17,10 @@ from typing import cast
 from verl_trgrpo.tasks.math.forms import (
     COMPLEX,
     CONSTANT,
+    INTERVALS,
     NAME_BEHIND,
     NOT_EQUAL,
+    QUANTITY,
     REAL_LINE,
     VARIABLE,
     Form,
@@ -153,6 +155,11 @@ def _read(text: str) -> Form:
         return Form("value", text, number=number)
     if match := _UNEQUAL.fullmatch(text):
         return Form("without", text, (REAL_LINE, Form("list", items=tuple(map(_read, match[2].split(","))))), match[1])
+    for separator in (";", "," + OR):  # x=1,y=2; x=3,y=4
+        groups = [_read(part) for part in _parts(text, separator)]
+        names = {frozenset(item.name for item in group.items if group.kind == "list") for group in groups}
+        if len(names) == 1 and len(names - {frozenset({None})}) and all(len(names_of) > 1 for names_of in names):
+            return Form("list", items=tuple(groups))
     if len(split_top_level(text, ",")) > 1:
         parts = _parts(text, ",")
         return _read_list(parts) if parts else Form("value", text)
@@ -190,7 +197,8 @@ def _read_list(parts: list[str]) -> Form:
         form = _read(part)
         # A plus-minus sign makes a list within the list: `1\pm\sqrt{5},-2` has three values. A set is one value.
         flat = form.kind == "list" and form.name is None and not form.braces
-        items.extend(form.items if flat else [form])
+        if form.kind not in INTERVALS or form not in items:  # a point that is named twice is one
+            items.extend(form.items if flat else [form])
     found = Form("list", items=tuple(items))
     names = {form.name if form.kind not in ("value", "word", "relation") else None for form in items}
     if len(names) == 1 and None not in names and not any(part.startswith(OR) for part in parts):
@@ -280,9 +288,9 @@ def _read_inequality(text: str) -> Form | None:
         turned = {">": "<", r"\geq": r"\leq", "<": ">", r"\leq": r"\geq"}
         parts, signs = parts[::-1], [turned[sign] for sign in reversed(signs)]
     if len(signs) == 1:
-        before = re.fullmatch(VARIABLE, parts[0]) is not None
+        before = QUANTITY.fullmatch(parts[0]) is not None
         parts, signs = ([r"-\infty", *parts], ["<", *signs]) if before else ([*parts, r"\infty"], [*signs, "<"])
-    if not re.fullmatch(VARIABLE, parts[1]) or not {*signs} <= {"<", r"\leq"}:
+    if not QUANTITY.fullmatch(parts[1]) or not {*signs} <= {"<", r"\leq"}:
         return None
     brackets = ("(" if signs[0] == "<" else "[") + (")" if signs[1] == "<" else "]")
     return Form(cast("Kind", brackets), text, (_read(parts[0]), _read(parts[2])), parts[1])

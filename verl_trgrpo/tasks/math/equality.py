@@ -19,7 +19,7 @@ from verl_trgrpo.tasks.math.forms import (
 )
 from verl_trgrpo.tasks.math.numbers import Number, equal_numbers, has_many_places
 from verl_trgrpo.tasks.math.spelling import GROUP, normalize
-from verl_trgrpo.tasks.math.units import SPACED_SYMBOLS, UNKNOWN, Unit, counted_words, in_base_units
+from verl_trgrpo.tasks.math.units import CHANGING_WORDS, SPACED_SYMBOLS, UNKNOWN, Unit, counted_words, in_base_units
 
 SameFormula = Callable[[str, str], bool]
 
@@ -35,10 +35,8 @@ _CHOICES = re.compile(r"[A-J]+")  # BD
 _NO_FORMULA = re.compile(
     r"\\(?:text|neq|vee|lor)|^[A-J]\W*[A-J]?\W*$|(?<![a-zA-Z\\])[a-zA-Z]{3}"
 )  # \text{none}; D; \neq D; none
-_WORD = re.compile(r"(?=[a-zA-Z]*[aeiouAEIOU])[a-zA-Z]{2,}")  # odd
-_SHORT = "no yes odd even one two six ten red tie win all any nil tom bob jan feb mon tue wed thu fri sat sun"
-_SHORT_WORDS = frozenset(_SHORT.split(" "))
-_MIN_WORD_CHARS = 4  # without `\text`; fewer letters are a product such as `mgh`, but for a few known words
+_WORD = re.compile(r"(?=[a-zA-Z]*[eiouEIOU])[a-zA-Z]{2,}")  # odd
+_MIN_WORD_CHARS = 4  # without `\text`; fewer letters are a product such as `mgh`, but for "yes", "no" and the like
 _PERIOD = re.compile(r"(?<=[+-])[0-9]*(?=[kmnl]\\pi|\\pi ?[kmnl])(?:\\pi ?)?([kmnl])(?![a-zA-Z^_])")  # +2k\pi
 _TIME = re.compile(r"(?:[01]?[0-9]|2[0-4]):[0-5][0-9](?::[0-5][0-9])?")  # 12:30; 7:45:10
 _INTEGER = re.compile(r"-?[0-9]+")  # -12
@@ -309,11 +307,9 @@ def _is_choice_list(gold: Form, answer: Form) -> bool:
 
 def _are_words(gold: Form, answer: Form) -> bool:
     """Return whether both are runs of letters that read like words, of which another order is another word: "odd" and "ddo"."""
-    texts = (gold.text, answer.text)
-    is_product = any("".join(sorted(set(text))) == text for text in texts)  # "abc"
-    if is_product and _SHORT_WORDS.isdisjoint(map(str.casefold, texts)):
-        return False
-    return all(map(_WORD.fullmatch, texts))
+    if "".join(sorted(set(gold.text))) == gold.text and gold.text not in CHANGING_WORDS:
+        return False  # a product such as "abc"
+    return all(map(_WORD.fullmatch, (gold.text, answer.text)))
 
 
 def _in_radians(form: Form) -> str:
@@ -341,5 +337,5 @@ def _word_key(form: Form, marked: bool) -> str | None:
     key = _PUNCTUATION.sub(" ", text).strip()
     if marked:
         key = _ARTICLE.sub("", key, count=1)
-    known = key.casefold() in _SHORT_WORDS
+    known = key.casefold() in CHANGING_WORDS
     return key.casefold() if known or len(key) >= (2 if marked else _MIN_WORD_CHARS) else key

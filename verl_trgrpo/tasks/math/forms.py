@@ -12,7 +12,7 @@ from typing import Literal
 from verl_trgrpo.tasks.math.numbers import Number
 from verl_trgrpo.tasks.math.parser import FUNCTIONS, GREEK
 from verl_trgrpo.tasks.math.spelling import split_top_level
-from verl_trgrpo.tasks.math.units import Unit
+from verl_trgrpo.tasks.math.units import CHANGING_WORDS, Unit
 
 Kind = Literal[
     "value", "word", "relation", "list", "union", "meet", "matrix", "row", "cases", "without", "ratio", "choice",
@@ -129,6 +129,7 @@ VARIABLE = r"(?:[a-zA-Z]|\\(?!in\b|frac|sqrt|text)[a-zA-Z]+)(?:_(?:\w|\{[^{}]*\}
 _VARIABLES = rf"\({VARIABLE}(?:,{VARIABLE})*\)"
 COMPLEX = r"(?:z|w|\\psi|\\Psi)(?![a-zA-Z])"
 """Letters that stand for complex numbers where an absolute value is taken."""
+QUANTITY = re.compile(rf"{VARIABLE}(?:\({VARIABLE}\))?")  # x; f(x)
 SIMPLE_NAME = re.compile(
     rf"{VARIABLE}(?:\^\{{-1\}})?(?:{_VARIABLES})?|{_VARIABLES}|\\vec\{{?{VARIABLE}\}}?|{VARIABLE}:{VARIABLE}"
 )  # x_1; f^{-1}(x); \vec{v}; (x,y); V_1:V_2
@@ -181,13 +182,9 @@ _BESIDE_QUANTITY_NAMES = """
     small smallest large solid square squared squares circle triangle rectangle cube sphere cone cylinder polygon region
     third the to total two three units unit x y z ways with
 """
-_BESIDE_QUANTITIES = frozenset(_BESIDE_QUANTITY_NAMES.split())
-_PRODUCT = re.compile(
-    r"(?!(?i:n[oey]|or|if|vs|is|as|so|un|not|nor|non|but|any|all|yes|bad|never|none|false|wrong|maybe)$)"
-    r"(?:[A-Z]{1,5}|[a-zA-Z]{1,2}|[abcdpqrxyz]{3,4})"
-)  # ABC; kP; xyz
-_INDEX_NAMES = "max min avg tot total net in out eff rms new old one two left right final initial sum opt mean"
-_INDICES = frozenset(_INDEX_NAMES.split(" "))
+_NAMING = _QUANTITIES | frozenset(_BESIDE_QUANTITY_NAMES.split())
+_PRODUCT = re.compile(r"[A-Z]{1,5}|[a-zA-Z]{1,2}|[abcdpqrxyz]{3,4}")  # ABC; kP; xyz
+_INDEX = re.compile("[A-Z]{1,5}|[a-zA-Z]{1,3}")  # avg
 _LEFT_TOKEN = re.compile(
     r"\\text\{(?P<text>[^{}]*)\}|(?P<index>_\{\\text\{[^{}]*\}\}|_\{[a-zA-Z]+\})|\\(?P<command>[a-zA-Z]+)"
     r"|(?P<run>[a-zA-Z]+(?:[ -][a-zA-Z]+)*)"
@@ -211,21 +208,27 @@ def is_left_side(left: str) -> bool:
     if not words:
         return True
     numbers = any(token["sign"] and token["sign"].isdigit() for token in tokens)
-    return not numbers and bool(words & _QUANTITIES) and words <= _QUANTITIES | _BESIDE_QUANTITIES
+    return not numbers and bool(words & _QUANTITIES) and words <= _NAMING
 
 
 def _words_of(token: re.Match[str]) -> list[str]:
     """Return the words of a part of a left side in small letters; products of variables (`kP`, `AB`) and functions are none."""
     if token["index"]:
         inner = re.findall(r"[^\W\d_]+", token["index"].replace(r"\text", " "))
-        return [word.casefold() for word in inner if not _PRODUCT.fullmatch(word) and word.casefold() not in _INDICES]
+        return [word for word in inner if word.casefold() not in _NAMING and not _is_name(word, _INDEX)]
     if token["command"]:
         return [] if token["command"] in _COMMANDS else ["\\" + token["command"]]
     if token["text"] is not None:
         written = re.findall(r"[^\s,:()'.]+", token["text"])
-        return [word.casefold() for word in written if not (word[0].isupper() and _PRODUCT.fullmatch(word))]
+        return [word.casefold() for word in written if not (word[0].isupper() and _is_name(word))]
+    if re.fullmatch("[A-Z]{2}", token["run"] or ""):
+        return []  # also NO, OR and IS are segments
     runs = (token["run"] or "").replace("-", " ").split()
-    return [run.casefold() for run in runs if not (_PRODUCT.fullmatch(run) or run in FUNCTIONS)]
+    return [run.casefold() for run in runs if not (_is_name(run) or run in FUNCTIONS)]
+
+
+def _is_name(word: str, pattern: re.Pattern[str] = _PRODUCT) -> bool:
+    return bool(pattern.fullmatch(word)) and word.casefold() not in CHANGING_WORDS
 
 
 def split_name(text: str) -> tuple[str, str] | None:

@@ -154,7 +154,7 @@ _RULES = tuple(
             r"\1",
         ),  # 6th; 6^{\text{th}}
         (
-            r"(?<=[0-9})!%])(?:\s+(?!(?:and|or|to|mod|if|for|where|with|is|per cent)\b)"
+            r"(?<=[0-9})!%])(?:\s+(?!(?:and|or|to|mod|if|for|where|with|is|per cent|pct)\b)"
             rf"(?P<words>{_WORD_BEHIND}(?:(?:\s+|\s*/\s*)[a-zA-Z]+\.?){{0,3}}(?:\^\{{?[23]\}}?)?)"
             rf"|\s*(?P<rate>/\s*(?:{'|'.join(PLAIN)})))\s*$",
             lambda m: rf"\text{{ {m['words'] or m['rate']}}}",
@@ -172,7 +172,10 @@ _RULES = tuple(
         ),  # {n \choose 3}; 1 \over 2
         (r"(?:(?<![\\a-zA-Z])sqrt|\\sqrt\s*)\(([^()]*)\)", r"\\sqrt{\1}"),  # sqrt(2); \sqrt (2)
         (r"(?<=[0-9a-zA-Z)}])\s*\*\*\s*(?=[0-9a-zA-Z({\\])", "^"),  # x**2
-        (r"\\?%|\\text\{\s*per ?cent\s*\}|(?<=[0-9]) per ?cent$", r"\\%"),  # 50%; 50\text{ percent}; 50 per cent
+        (
+            r"\\?%|\\text\{\s*(?:per ?cent|pct)\s*\}|(?<=[0-9]) (?:per ?cent|pct)$",
+            r"\\%",
+        ),  # 50%; 50\text{ percent}; 50 pct
         (r"\^\s*\{\s*\\circ\s*\}", r"^\\circ"),  # 90^{\circ}
         (
             r"\^\s*\{\s*((?:\\prime\s*)+)\}|\^\s*((?:\\prime(?![a-zA-Z])\s*)+)",

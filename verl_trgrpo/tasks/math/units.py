@@ -85,7 +85,6 @@ NUMBER_WORDS |= {
     for tens in range(1, 10)
     for ones in range(10)
 }
-# Words that change a value, or say that it is not the answer, also where the question has them.
 _OPERATIONS = (
     "half halves third thirds fourth fourths quarter quarters fifth fifths sixth sixths seventh sevenths eighth "
     "eighths ninth ninths tenth "
@@ -99,9 +98,11 @@ _OPERATIONS = (
     "estimated between least most "
     "minimum maximum except also instead possibly wrong correct incorrect false true right unless versus vs "
     "alternatively at above below "
-    "exactly up down after before each every any some all both remaining negative reciprocal inverse square"
+    "exactly up down after before each every any some all both remaining negative reciprocal inverse square "
+    "yes nor non vs so as un ne bad"
 )
-_NOT_UNITS = frozenset(_OPERATIONS.split(" ")) | MULTIPLIERS.keys() | NUMBER_WORDS.keys()
+CHANGING_WORDS = frozenset(_OPERATIONS.split(" ")) | MULTIPLIERS.keys() | NUMBER_WORDS.keys()
+"""Words that change a value, or say that it is not the answer, also where the question has them."""
 _WORD = r"\\mu ?[a-zA-Z]*|\\Omega|[^\W\d_](?:\.[^\W\d_])+(?![^\W\d_])|[^\W\d_]+"
 _TOKEN = re.compile(
     rf"(?P<word>{_WORD})\.?(?P<power>\^\{{?-?[0-9]\}}?|(?<=[a-zA-Z])[23](?![0-9]))?|(?P<slash>/)|\s+|[().·*-]|\\cdot ?"
@@ -191,7 +192,7 @@ def _unit_name(word: str, spaced: bool) -> str | None:
     lower = compact.lower()
     if lower in ("am", "pm", "mph"):
         return lower
-    if {lower, lower.removesuffix("s")} & _NOT_UNITS:
+    if {lower, lower.removesuffix("s")} & CHANGING_WORDS:
         return None
     if compact in _SYMBOLS:
         return _NAMES[compact] if spaced or compact != "K" else None
@@ -248,4 +249,4 @@ def counted_words(prompt: str) -> frozenset[str]:
         for match in _COUNTED.finditer(prompt)
         for word in re.findall("[a-zA-Z]+", match[1])
     }
-    return frozenset(UNKNOWN + word for word in found - _NOT_UNITS)
+    return frozenset(UNKNOWN + word for word in found - CHANGING_WORDS)
