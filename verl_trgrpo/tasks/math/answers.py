@@ -17,7 +17,6 @@ from typing import cast
 from verl_trgrpo.tasks.math.forms import (
     COMPLEX,
     CONSTANT,
-    INTERVALS,
     NAME_BEHIND,
     NOT_EQUAL,
     QUANTITY,
@@ -197,8 +196,7 @@ def _read_list(parts: list[str]) -> Form:
         form = _read(part)
         # A plus-minus sign makes a list within the list: `1\pm\sqrt{5},-2` has three values. A set is one value.
         flat = form.kind == "list" and form.name is None and not form.braces
-        if form.kind not in INTERVALS or form not in items:  # a point that is named twice is one
-            items.extend(form.items if flat else [form])
+        items.extend(form.items if flat else [form])
     found = Form("list", items=tuple(items))
     names = {form.name if form.kind not in ("value", "word", "relation") else None for form in items}
     if len(names) == 1 and None not in names and not any(part.startswith(OR) for part in parts):

@@ -1,18 +1,6 @@
 """Build DeepScaleR's train set and test sets for veRL: a Parquet file for each and ``manifest.json``.
 
-The rows come from the Hugging Face hub, a directory, or a file. The places on the hub have been read from local copies of
-their layout only. This is known about them:
-
-| set | rows | columns | known from |
-|---|---|---|---|
-| deepscaler | 40,315 | problem, answer, solution | the repository's pages; six rows have no answer (its discussion 4) |
-| aime2024 | 30 | problem, answer (text) | the repository's pages, programs that load it |
-| amc2023 | 83 | problem, answer (float) | the repository's pages, DeepScaleR's amc.json, made from it |
-| math500 | 500 | problem, answer, subject, level | the repository's pages, programs that load it |
-| minerva | 272 | question, answer | the repository's pages, programs that load it |
-| olympiad_bench | 674 | question, final_answer (list), subfield | programs that load it; DeepScaleR's file has 675 rows |
-
-The repositories have these commits. It is not known if olympiad_bench has its configuration at that commit.
+The rows come from the Hugging Face hub, a directory, or a file. docs/data.md says what is known of the places on the hub.
 """
 
 import re
