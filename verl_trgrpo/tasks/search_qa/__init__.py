@@ -1,6 +1,6 @@
 """Questions with short answers for training with search: Search-R1's train and test sets."""
 
-from verl_trgrpo.tasks.task import AgentLoop, Builder, Scoring, Task
+from verl_trgrpo.tasks.task import AgentLoop, Builder, Sampling, Scoring, Task
 
 SEARCH_AGENT = "trgrpo_search"
 """Name by which veRL finds the agent loop of the rows, as in agent_loops.yaml."""
@@ -20,6 +20,9 @@ TASK = Task(
             section="search",
             options=f"{__name__}.search_options:read_search_options",
             opened=f"{__name__}.client:opened",
+            places=("url",),  # the same documents may be served at another address
+            failures={"failed_searches": "see the search server's log"},
         )
     },
+    presets={"search_qa": Sampling(1, 0.0, 1.0, 4500)},
 )
