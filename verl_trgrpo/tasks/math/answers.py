@@ -155,12 +155,13 @@ def _read(text: str) -> Form:
         return Form("value", text, number=number)
     if match := _UNEQUAL.fullmatch(text):
         return Form("without", text, (REAL_LINE, Form("list", items=tuple(map(_read, match[2].split(","))))), match[1])
-    if groups := _parts(text, ";"):  # only where commas stand, too: x=1,y=2; x=3,y=4
-        return Form("list", items=tuple(map(_read, groups)))
-    if groups := [_read(part) for part in _parts(text, "," + OR)]:
-        names = {frozenset(item.name for item in group.items if group.kind == "list") for group in groups}
-        if len(names) == 1 and len(names - {frozenset({None})}) and all(len(names_of) > 1 for names_of in names):
-            return Form("list", items=tuple(groups))
+    if parts := _parts(text, ";"):  # only where commas stand, too: x=1,y=2; x=3,y=4
+        return Form("list", items=tuple(map(_read, parts)))
+    if parts := _parts(text, "," + OR):  # x=1,y=2 or x=3,y=4
+        groups = tuple(map(_read, parts))
+        names = {tuple(item.name for item in group.items) * (group.kind == "list") for group in groups}
+        if len(names) == 1 and all(None not in each and len(each) > 1 for each in names):
+            return Form("list", items=groups)
     if len(split_top_level(text, ",")) > 1:
         parts = _parts(text, ",")
         return _read_list(parts) if parts else Form("value", text)

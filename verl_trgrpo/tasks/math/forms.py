@@ -258,13 +258,13 @@ def split_qualifier(text: str) -> str:
 def names_differ(gold: Form, answer: Form) -> bool:
     if gold.name is None or answer.name is None or gold.name == answer.name:
         return False
+    for form, other in ((gold, answer), (answer, gold)):
+        if (function := NAME_OF_FUNCTION.fullmatch(form.name or "")) and function[1] == other.name:
+            return False  # y(x) and y
     ours, theirs = (
-        {re.sub(r"^\\vec\{?([^{}]*)\}?$|^m(?=\\angle)", r"\1", name) for name in form.name.split("=")}
+        {re.sub(r"^\\vec\{?([^{}]*)\}?$|^m(?=\\angle)", r"\1", name) for name in (form.name or "").split("=")}
         for form in (gold, answer)
     )
-    functions = [NAME_OF_FUNCTION.fullmatch(form.name) for form in (gold, answer)]
-    if any(match and match[1] == form.name for match, form in zip(functions, (answer, gold), strict=True)):
-        return False  # y(x) and y
     return not (ours <= theirs or theirs <= ours)  # a=5 and a=b=5
 
 

@@ -171,7 +171,7 @@ def read_unit(text: str, spaced: bool = True) -> Unit | None:
     if not 0 < len(words) <= _MAX_WORDS or any(token["other"] for token in tokens):
         return None
     powers: Counter[str] = Counter()
-    sign, area, name = 1, 0, None
+    sign, area, last = 1, 0, ""
     for token in tokens:
         word = token["word"]
         if token["slash"] or (word and word.lower() == "per"):
@@ -179,12 +179,12 @@ def read_unit(text: str, spaced: bool = True) -> Unit | None:
         elif word and word.lower() in _AREA and len(words) > 1:
             area = _AREA[word.lower()]
         elif word in _POWERS and powers:
-            powers[name] *= _POWERS[word]
+            powers[last] *= _POWERS[word]
         elif word:
             name = _unit_name(word, spaced)
             if name is None:
                 return None
-            name = name or "unit" * bool(area)  # 24 square units
+            name = last = name or "unit" * bool(area)  # 24 square units
             power = area or int((token["power"] or "1").strip("^{}"))
             powers.update({"mi": sign, "h": -sign} if name == "mph" else {name: sign * power} if name else {})
             area = 0
