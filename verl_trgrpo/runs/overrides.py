@@ -148,7 +148,7 @@ def setting_problems(config: DictConfig, words: Sequence[str], groups: Collectio
             continue
         OmegaConf.set_struct(config, not (each.is_add() or each.is_force_add()))
         for leaf, part in flat({key: value}).items():
-            plus = f" (+{leaf}=... adds it)" if can_be_added(config, leaf, groups) else ""
+            plus = f" (+{leaf}=... adds it)" if can_be_added(config, leaf, groups) and not place_of(leaf) else ""
             try:
                 OmegaConf.update(config, leaf, part, merge=True)
             except (OmegaConfBaseException, ValueError):  # a ValueError for a name in a list
