@@ -1,7 +1,6 @@
 """`check_files`: every planted defect of rows, columns and files is found, and clean files have no finding."""
 
 import json
-from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
@@ -11,7 +10,6 @@ import pytest
 from tests.data.checked_files import OTHER, RENAMED, STATEMENTS, clean, report, results, row, truth, user, write
 from verl_trgrpo.data_check import CHECKS, CheckOptions
 from verl_trgrpo.tasks import Score, Scoring, compute_score, register_reward
-from verl_trgrpo.tasks.math.reward import refused_math_spelling
 
 
 def test_clean_files_have_no_finding(tmp_path):
@@ -282,25 +280,6 @@ def test_the_forms_that_prompts_ask_for_are_counted(tmp_path):
     made = report(write(tmp_path / "data.parquet", [*rows, row(9, prompt=None)]), no_rewards=True)
     assert made.forms == {"none": 3, "box": 2, "line": 1}
     assert "none 3, box 2, line 1" in made.render()
-
-
-@pytest.mark.parametrize(
-    ("gold", "refused"),
-    [("9 (apples)", None), (r"(B)\frac{1}{9}", None), ("C. 1-i", None), (r"12 \text{ or so}", None), ("5 million", None),
-     (r"5 \text{ florps}", "5"), (["7", "9 (florps)"], "9"), (r"C. {x \mid-3<x<4", "C")],
-)  # fmt: skip
-def test_a_ground_truth_of_which_only_its_own_text_is_right_is_a_warning(tmp_path, registry, gold, refused):
-    def literal(response, ground_truth, info):
-        return Score(1.0, acc=float(any(response == rf"\boxed{{{text}}}" for text in golds)))
-
-    golds = gold if isinstance(gold, list) else [gold]
-    if refused is not None:
-        registry._known.rewards["math"] = Scoring(
-            literal, refused_spelling=partial(refused_math_spelling, score=literal)
-        )
-    found = results(write(tmp_path / "data.parquet", [row(0, data_source="math", prompt=user(BOXED)) | truth(gold)]))
-    assert found["reward of gold"].status == ("warning" if refused else "ok")
-    assert refused is None or f"refuses {refused};" in found["reward of gold"].examples[0]
 
 
 ONE = row(0, extra_info={"index": 0, "split": "train", "steps": [{"a": 1}]})

@@ -240,10 +240,10 @@ class Parsed(Generic[_Item]):
     dropped: dict[str, list[str]]
     unread: list[str]
 
-    def counts(self, kept: int, dropped: Mapping[str, int], only_as_written: int = 0) -> dict[str, Any]:
+    def counts(self, kept: int, dropped: Mapping[str, int]) -> dict[str, Any]:
         """Return the counts of the manifest; `dropped` are rows that were left out after they had been parsed."""
         rows = {reason: len(origins) for reason, origins in self.dropped.items()}
-        found = counts(kept, {**dropped, **rows}, only_as_written)
+        found = counts(kept, {**dropped, **rows})
         unusable = self.dropped.get(UNUSABLE)
         found |= {"rows_not_used": unusable} if unusable else {}
         return found | ({"columns_not_read": self.unread} if self.unread else {})
@@ -287,12 +287,11 @@ def parse_records(
             )
     if (more := len(dropped.get(UNUSABLE, [])) - _MOST_SHOWN) > 0:
         logger.warning("%d more rows are left out; the manifest names them", more)
-    unread = [shown for name, shown in filled.items() if name not in asked]
-    missed = [each for each in unread if plain_name(each) not in {*DESCRIPTIVE, *map(plain_name, unneeded)}]
-    if missed:
+    unread = {name: shown for name, shown in filled.items() if name not in asked}
+    if missed := [shown for name, shown in unread.items() if name not in DESCRIPTIVE.union(map(plain_name, unneeded))]:
         names = ", ".join(files), ", ".join(missed)
         logger.warning("%s: columns that are not read: %s; make sure that the prompts do not need them", *names)
-    return Parsed(items, dropped, unread)
+    return Parsed(items, dropped, [*unread.values()])
 
 
 def is_empty(value: Any) -> bool:

@@ -66,13 +66,10 @@ class Manifest(Schema):
         return {name: self.files[name] for name in names}
 
 
-def counts(kept: int, dropped: Mapping[str, int], only_as_written: int = 0) -> dict[str, Any]:
-    """Return how many rows of a source were read and kept, how many were dropped for which reason, and how many of those kept
-    have a ground truth that is right only as it is written.
-    """
+def counts(kept: int, dropped: Mapping[str, int]) -> dict[str, Any]:
+    """Return how many rows of a source were read and kept, and how many were dropped for which reason."""
     reasons = {reason: number for reason, number in dropped.items() if number}
-    found = {"read": kept + sum(reasons.values()), "kept": kept, "dropped": reasons}
-    return found | ({"only_as_written": only_as_written} if only_as_written else {})
+    return {"read": kept + sum(reasons.values()), "kept": kept, "dropped": reasons}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -264,6 +261,4 @@ def manifest_text(out: Path, manifest: Mapping[str, Any] | None) -> str:
 def _kept_text(found: Mapping[str, Any]) -> str:
     """Return the counts of a source for a terminal."""
     dropped = "".join(f"; {count} dropped: {reason}" for reason, count in found["dropped"].items())
-    doubtful = found.get("only_as_written")
-    kept = f"{found['kept']} kept{f' ({doubtful} with answers right only as written)' if doubtful else ''}"
-    return f"{kept} of {found['read']} read{dropped}"
+    return f"{found['kept']} kept of {found['read']} read{dropped}"

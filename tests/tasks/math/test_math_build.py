@@ -1,7 +1,5 @@
 """Data sets from directories and files: the same rows from each format, one schema, and what is dropped and drawn."""
 
-from functools import partial
-
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -9,11 +7,9 @@ import pytest
 from tests.tasks import built_files
 from tests.tasks.built_files import manifest_of
 from tests.tasks.math.deepscaler_files import DEEPSCALER_INSTRUCTION, EXPECTED, RAW, write, write_all
-from verl_trgrpo.tasks import compute_score, registry
+from verl_trgrpo.tasks import compute_score
 from verl_trgrpo.tasks.math.problems import CONTRADICTED, REPEATED, WITHOUT_ANSWER
-from verl_trgrpo.tasks.math.reward import refused_math_spelling
 from verl_trgrpo.tasks.math.rows import DeepscalerOptions
-from verl_trgrpo.tasks.task import Score, Scoring
 
 
 def build(out, *words):
@@ -106,24 +102,6 @@ def test_repetitions_contradictions_and_missing_answers_are_counted(tmp_path, ca
     dropped = {REPEATED: 1, CONTRADICTED: 2, WITHOUT_ANSWER: 1}
     assert manifest_of(tmp_path / "out")["counts"]["deepscaler"] == {"read": 7, "kept": 3, "dropped": dropped}
     assert "deepscaler: 3 kept of 7 read; 1 dropped: repeats" in capsys.readouterr().out
-
-
-def test_answers_that_are_right_only_as_they_are_written_are_counted(tmp_path, monkeypatch, capsys, caplog):
-    def literal(response, ground_truth, info):
-        return Score(1.0, acc=float(any(response == rf"\boxed{{{gold}}}" for gold in ground_truth)))
-
-    source = write(tmp_path / "raw.json", [{"problem": "a", "answer": "9 (apples)"}, {"problem": "b", "answer": "9"}])
-    build(tmp_path / "out", "--source", source)
-    assert "only" not in caplog.text + capsys.readouterr().out
-    monkeypatch.setitem(
-        registry._known.rewards,
-        "deepscaler",
-        Scoring(literal, refused_spelling=partial(refused_math_spelling, score=literal)),
-    )
-    build(tmp_path / "out", "--source", source, "--force")
-    assert manifest_of(tmp_path / "out")["counts"]["deepscaler"]["only_as_written"] == 1
-    assert "2 kept (1 with answers right only as written) of 2 read" in capsys.readouterr().out
-    assert "raw.json#1: the reward of 'deepscaler'" in caplog.text and "refuses 9;" in caplog.text
 
 
 def test_a_limit_draws_from_each_set(tmp_path, source):

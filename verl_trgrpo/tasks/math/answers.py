@@ -19,6 +19,7 @@ from verl_trgrpo.tasks.math.forms import (
     CONSTANT,
     NAME_BEHIND,
     NOT_EQUAL,
+    QUANTITY,
     REAL_LINE,
     VARIABLE,
     Form,
@@ -72,11 +73,6 @@ _MEANINGS = {
 _COMPOUND = re.compile(r"(?<![0-9.])([0-9]+(?:\.[0-9]+)?)\\text\{ ?([a-zA-Z]+) ?\}")  # 2\text{ h }30\text{ min}
 _UNEQUAL = re.compile(rf"({VARIABLE})\\neq ?([^,]+(?:,-?[0-9./]+)*)")  # x\neq 1,2
 _ABSOLUTE = re.compile(rf"\|(?!{COMPLEX})({VARIABLE})\|(<|>|\\leq|\\geq) ?([^-|=<>]+)")  # |x|<3
-_TERM = re.compile(
-    r"(?P<before>[^&,]*?)(?P<array>\\begin\{(?P<kind>[pbB]?(?:small)?matrix|array)\}(?:(?!\\begin).)*\\end\{(?P=kind)\}"
-    r"|(?<![fgh])\([^()]*,[^()]*\))(?P<behind>(?![_^!'])[^&,]*)",
-    re.DOTALL,
-)  # 2\begin{pmatrix}1&2\end{pmatrix}; t(1,2)
 _CASES = re.compile(
     r"(?:(?:\\\{)?\\begin\{array\}|\\begin\{cases\})(.*)\\end\{(?:array|cases)\}(?:\\\})?", re.DOTALL
 )  # \begin{cases}x&x>0\end{cases}; \{\begin{array}x&x>0\end{array}
@@ -126,11 +122,15 @@ def read_forms(text: str, *, gold: bool = False) -> tuple[Form, ...]:
 def _read_approximated(text: str) -> Form | None:
     r"""Read an exact value with a decimal beside it, `\sqrt2\approx1.41`, but not `x\approx5`."""
     parts = split_top_level(text, r"\approx")
-    number = read_number(parts[1]) if len(parts) == 2 and not is_variable(parts[0]) else None
-    if number is None or number.last_place is None:
+    if len(parts) != 2 or is_variable(parts[0]):
         return None
-    form = _read(parts[0])
-    return None if form.items or form.kind != "value" else replace(form, approximation=number)
+    form, decimal = map(_read, parts)
+    number = decimal.number
+    if number is None or number.last_place is None or form.items or form.kind != "value" or decimal.unit != form.unit:
+        return None
+    if number.percent:
+        number = Number(number.value / 100, last_place=number.last_place / 100)
+    return replace(form, approximation=number)
 
 
 def _read_choice(text: str) -> Form | None:
@@ -149,29 +149,38 @@ def _read_choice(text: str) -> Form | None:
 
 def _read(text: str) -> Form:
     text = ungrouped(text.lstrip(AND + OR))
+    if text[:1] == "]" or text[-1:] == "[":
+        text = _FRENCH.sub(lambda m: ("(" if m[1] == "]" else "[") + m[2] + (")" if m[3] == "[" else "]"), text)
     if (number := read_number(text)) is not None:
         return Form("value", text, number=number)
     if match := _UNEQUAL.fullmatch(text):
         return Form("without", text, (REAL_LINE, Form("list", items=tuple(map(_read, match[2].split(","))))), match[1])
+    if parts := _parts(text, ";"):  # only where commas stand, too: x=1,y=2; x=3,y=4
+        return Form("list", items=tuple(map(_read, parts)))
+    if parts := _parts(text, "," + OR):  # x=1,y=2 or x=3,y=4
+        groups = tuple(map(_read, parts))
+        names = {tuple(item.name for item in group.items) * (group.kind == "list") for group in groups}
+        if len(names) == 1 and all(None not in each and len(each) > 1 for each in names):
+            return Form("list", items=groups)
     if len(split_top_level(text, ",")) > 1:
         parts = _parts(text, ",")
         return _read_list(parts) if parts else Form("value", text)
-    if parts := _parts(text, r"\cup"):
-        return Form("union", items=tuple(map(_read, parts)))
-    if len(parts := _parts(text, r"\setminus")) == 2:
-        return Form("without", items=tuple(map(_read, parts)))
     if named := split_name(text):
         form = _read(named[1])
         if form.kind != "relation":
             return replace(form, name=named[0], chain=_constants(split_top_level(text, "=")[1:-1]))
+    if parts := _parts(text, r"\cup"):
+        return Form("union", items=tuple(map(_read, parts)))
+    if len(parts := _parts(text, r"\setminus")) == 2:
+        return Form("without", items=tuple(map(_read, parts)))
     if (match := NAME_BEHIND.fullmatch(text)) and (number := read_number(match[1])) is not None:
         return Form("value", match[1], name=match[2], number=number)
     if text == r"\mathbb{R}":
         return REAL_LINE
     return (
         _read_set_builder(text)
-        or _read_inequality(text)
         or _read_bracketed(text)
+        or _read_inequality(text)
         or _read_combination(text)
         or _read_ratio(text)
         or _read_single(text)
@@ -187,12 +196,13 @@ def _parts(text: str, separator: str) -> list[str]:
 def _read_list(parts: list[str]) -> Form:
     items: list[Form] = []
     for part in parts:
-        form = _read(part)
+        form = _read(split_qualifier(part))
         # A plus-minus sign makes a list within the list: `1\pm\sqrt{5},-2` has three values. A set is one value.
         flat = form.kind == "list" and form.name is None and not form.braces
         items.extend(form.items if flat else [form])
     found = Form("list", items=tuple(items))
-    names = {form.name if form.kind not in ("value", "word", "relation") else None for form in items}
+    sets = any(form.items for form in items)
+    names = {form.name if form.kind not in ("word", "relation") and (sets or form.items) else None for form in items}
     if len(names) == 1 and None not in names and not any(part.startswith(OR) for part in parts):
         both = Form("meet", items=found.items, name=items[0].name)  # `x>1, x<5`, while `x<1, x>5` can only mean "or"
         if has_members(both) or any(part.startswith(AND) for part in parts):
@@ -201,10 +211,13 @@ def _read_list(parts: list[str]) -> Form:
 
 
 def _read_set_builder(text: str) -> Form | None:
-    r"""Read `\{x\mid1<x<2\}` as the interval, and conditions joined by "or" as their union."""
+    r"""Read `\{x\mid1<x<2\}` as the interval, conditions joined by "or" as their union, and `\{x\mid x=3k,k\in\mathbb{Z}\}`."""
     if (match := _SET_OF.fullmatch(text)) is None:
         return None
-    form = _read(_LOGICAL_OR.sub("," + OR, match[2]).strip())
+    condition = split_qualifier(_LOGICAL_OR.sub("," + OR, match[2]).strip())
+    form = _read(condition)
+    if form.kind == "value" and form.name == match[1]:
+        return form if condition != match[2] or CONSTANT.fullmatch(form.text) else None
     conditions = form.items if form.kind == "list" and not form.name else (form,)
     named = all(item.name == match[1] and item.kind not in ("word", "relation") for item in conditions)
     return form if named and any(item.items for item in conditions) else None
@@ -224,8 +237,6 @@ def _read_bracketed(text: str) -> Form | None:
     if match := _MATRIX.fullmatch(text):
         rows = [split_top_level(row, "&") for row in match[2].split(ROW) if row.strip()]
         return Form("matrix", items=tuple(Form("row", items=tuple(map(_read, row))) for row in rows))
-    if (match := _FRENCH.fullmatch(text)) and (match[1] == "]" or match[3] == "["):
-        text = ("(" if match[1] == "]" else "[") + match[2] + (")" if match[3] == "[" else "]")
     if text.startswith(r"\{") and enclosed(text):
         form = _read(text[2:-2])
         return Form("list", items=form.items if form.kind == "list" else (form,), braces=True)
@@ -243,13 +254,29 @@ def _read_combination(text: str) -> Form | None:
     r"""Read matrices or points with factors, such as `3\begin{pmatrix}1&2\end{pmatrix}` and `(1,2)+t(3,5)`, cell by cell."""
     signs = [match for match, depth in brackets(text, "|(?P<sign>[-+])") if match["sign"] and depth == 0]
     ends = [(0, 0), *(match.span() for match in signs), (len(text), len(text))]
-    terms = [(text[a:b], _TERM.fullmatch(text[b:c])) for (a, b), (c, _) in pairwise(ends) if text[a:c]]
-    factors = [sign + (term["before"] + term["behind"] or "1") for sign, term in terms if term]
-    arrays = [_read_bracketed(term["array"]) for _, term in terms if term]
-    shapes = {(form.kind, tuple(len(row.items) for row in form.items)) for form in arrays if form}
-    if len(factors) < len(terms) or len(shapes) != 1 or (r"\begin" not in text and not {"1", "+1"} & {*factors}):
+    terms = [(text[a:b], _split_vector(text[b:c])) for (a, b), (c, _) in pairwise(ends) if text[a:c]]
+    factors = [sign + (term[0] or "1") for sign, term in terms if term]
+    forms = [term[1] for _, term in terms if term]
+    shapes = {(form.kind, tuple(len(row.items) for row in form.items)) for form in forms}
+    clear = r"\begin" in text or {"1", "+1"} & {*factors} or all(map(CONSTANT.fullmatch, factors))
+    if len(factors) < len(terms) or len(shapes) != 1 or not clear:
         return None
-    return _combined(factors, [form for form in arrays if form])
+    return _combined(factors, forms)
+
+
+def _split_vector(term: str) -> tuple[str, Form] | None:
+    r"""Return the factor and the matrix or point of a term such as `2e^t(1,2)`, also where that is a sum in parentheses."""
+    opened, places = 0, []
+    for match, depth in brackets(term):
+        opened = match.start() if match["open"] and depth == 1 else opened
+        if match["close"] and depth == 0 and re.search(r"\\begin|^\([^()]*,", term[opened : match.end()]):
+            places.append((opened, match.end()))
+    if len(places) != 1 or term[places[0][1] : places[0][1] + 1] in {*"_^!'"}:
+        return None
+    begin, end = places[0]
+    form, factor = _read_bracketed(term[begin:end]), term[:begin] + term[end:]
+    is_vector = form is not None and form.kind in ("matrix", "()") and not re.search(r"[&,=]|^[fgh]$", factor)
+    return (factor, form) if form and is_vector else None
 
 
 def _combined(factors: list[str], forms: list[Form]) -> Form:
@@ -280,9 +307,9 @@ def _read_inequality(text: str) -> Form | None:
         turned = {">": "<", r"\geq": r"\leq", "<": ">", r"\leq": r"\geq"}
         parts, signs = parts[::-1], [turned[sign] for sign in reversed(signs)]
     if len(signs) == 1:
-        before = re.fullmatch(VARIABLE, parts[0]) is not None
+        before = QUANTITY.fullmatch(parts[0]) is not None
         parts, signs = ([r"-\infty", *parts], ["<", *signs]) if before else ([*parts, r"\infty"], [*signs, "<"])
-    if not re.fullmatch(VARIABLE, parts[1]) or not {*signs} <= {"<", r"\leq"}:
+    if not QUANTITY.fullmatch(parts[1]) or not {*signs} <= {"<", r"\leq"}:
         return None
     brackets = ("(" if signs[0] == "<" else "[") + (")" if signs[1] == "<" else "]")
     return Form(cast("Kind", brackets), text, (_read(parts[0]), _read(parts[2])), parts[1])
@@ -311,7 +338,9 @@ def _read_single(text: str) -> Form:
         minus = _PLUS_MINUS.sub(lambda sign: "-" if sign[0] == r"\pm" else "+", text)
         return Form("list", items=(_read(plus.removeprefix("+")), _read(minus.removeprefix("+"))))
     if (
-        text.endswith(r"\%") and not text.endswith(r"\%\%") and read_number(text) is None
+        text.endswith(r"\%")
+        and not (text.endswith(r"\%\%") or _ANY_RELATION.search(text))
+        and read_number(text) is None
     ):  # p\%, where the sign is often part of the question
         return replace(_read_single(text[:-2].strip()), unit=(("percent", 1),))
     value, unit, factor = split_unit(text)
@@ -333,7 +362,11 @@ def _read_words(words: str) -> Form:
     if meaning := _MEANINGS.get(words.casefold().removesuffix("s")):
         return _read(meaning)
     parts = re.split(rf"\s*(?:,{AND}?|\band\b)\s*", words)
-    if 1 < len(parts) < 10 and OR not in words and all(re.fullmatch(r"[^\W\d_]+", part) for part in parts):
+    if (
+        1 < len(parts) < 10
+        and OR not in words
+        and all(re.fullmatch(r"[^\W\d_]+(?: [^\W\d_]+){0,2}", part) for part in parts)
+    ):
         return Form("list", items=tuple(Form("word", part) for part in parts))
     return Form("word", words)
 

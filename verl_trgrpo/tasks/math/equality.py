@@ -19,7 +19,7 @@ from verl_trgrpo.tasks.math.forms import (
 )
 from verl_trgrpo.tasks.math.numbers import Number, equal_numbers, has_many_places
 from verl_trgrpo.tasks.math.spelling import GROUP, normalize
-from verl_trgrpo.tasks.math.units import SPACED_SYMBOLS, UNKNOWN, Unit, counted_words, in_base_units
+from verl_trgrpo.tasks.math.units import CHANGING_WORDS, SPACED_SYMBOLS, UNKNOWN, Unit, counted_words, in_base_units
 
 SameFormula = Callable[[str, str], bool]
 
@@ -35,11 +35,8 @@ _CHOICES = re.compile(r"[A-J]+")  # BD
 _NO_FORMULA = re.compile(
     r"\\(?:text|neq|vee|lor)|^[A-J]\W*[A-J]?\W*$|(?<![a-zA-Z\\])[a-zA-Z]{3}"
 )  # \text{none}; D; \neq D; none
-_WORD = re.compile(r"(?=[a-zA-Z]*[aeiouAEIOU])[a-zA-Z]{2,}")  # odd
-_SHORT = "no yes odd even one two six ten red tie win all any nil tom bob jan feb mon tue wed thu fri sat sun"
-_SHORT_WORDS = frozenset(_SHORT.split(" "))
-_MIN_WORD_CHARS = 4  # without `\text`; fewer letters are a product such as `mgh`, but for a few known words
-_PERIOD = re.compile(r"(?<=[+-])[0-9]*(?=[kmnl]\\pi|\\pi ?[kmnl])(?:\\pi ?)?([kmnl])(?![a-zA-Z^_])")  # +2k\pi
+_MIN_WORD_CHARS = 4  # without `\text`; fewer letters are a product such as `mgh`, but for "yes", "no" and the like
+_PERIOD = re.compile(r"(?:^|(?<=[+-]))[0-9]*(?=[kmnl]\\pi|\\pi ?[kmnl])(?:\\pi ?)?([kmnl])(?![a-zA-Z^_])")  # +2k\pi
 _TIME = re.compile(r"(?:[01]?[0-9]|2[0-4]):[0-5][0-9](?::[0-5][0-9])?")  # 12:30; 7:45:10
 _INTEGER = re.compile(r"-?[0-9]+")  # -12
 _DEGREE, _RADIAN = (("degree", 1),), (("radian", 1),)
@@ -85,7 +82,9 @@ def formulas(form: Form) -> list[str]:
     """Return the strings in `form` that only a parser of formulas can understand."""
     if form.items:
         return [text for item in form.items for text in formulas(item)]
-    return [] if form.number is not None or form.kind in ("word", "choice") else [form.text]
+    return (
+        [] if form.number is not None or form.kind in ("word", "choice") else [_SLOPPY_POWER.sub(r"^{\1}", form.text)]
+    )
 
 
 @dataclass(frozen=True)
@@ -108,6 +107,8 @@ class _Comparison:
         if not gold.items and not answer.items:
             return self.equal_values(gold, answer)
         if not gold.items or not answer.items or names_differ(gold, answer):
+            if "()" in (gold.kind, answer.kind) and (one := _components(gold)) and (other := _components(answer)):
+                return gold.kind != answer.kind and self.equal_formulas(one, other)  # (2,-3) and 2i-3j
             if (one := _inequality(gold)) and (other := _inequality(answer)):
                 return self.equal_formulas(one, other)
             return _is_choice_list(gold, answer)
@@ -215,6 +216,8 @@ class _Comparison:
             return self.equal_formulas(_in_radians(gold), _in_radians(answer))
         if not self.units_agree(gold.unit, answer.unit):
             return self.equal_converted(gold, answer)
+        if any(one.number and one.number.percent and other.unit for one, other in ((gold, answer), (answer, gold))):
+            return False  # 30\% for 30 degrees
         if gold.number is not None:
             # Arithmetic that is left to do, such as the question itself, is not an answer where a number is asked for.
             return answer.number is not None and equal_numbers(gold.number, answer.number, self.rounded_gold)
@@ -233,6 +236,8 @@ class _Comparison:
             return False
         if gold is None or answer is None or gold == answer:
             return True
+        if "unit" in dict(gold) | dict(answer):  # square units
+            return sum(power for _, power in gold) == sum(power for _, power in answer)
         ours, theirs = {*gold}, {*answer}  # "12 apples" for "12 red apples"
         return (ours < theirs or theirs < ours) and all(name.startswith(UNKNOWN) for name, _ in ours ^ theirs)
 
@@ -261,9 +266,12 @@ class _Comparison:
         """Compare functions under another variable, `f(t)=t+1` and `f(x)=x+1`, and equations of two names turned round."""
         ours, theirs = (NAME_OF_FUNCTION.fullmatch(form.name or "") for form in (gold, answer))
         if ours and theirs:
-            variable = re.compile(rf"(?<![\\a-zA-Z]){re.escape(theirs[2])}(?![a-zA-Z])")
-            same = ours[1] == theirs[1] and not re.search(rf"(?<![\\a-zA-Z]){re.escape(ours[2])}", answer.text)
-            return same and self.equal_formulas(gold.text, variable.sub(lambda _: ours[2], answer.text))
+            if ours[1] != theirs[1] or ours[2] in re.findall(rf"\\[a-zA-Z]+|{re.escape(ours[2])}", answer.text):
+                return False
+            renamed = re.compile(rf"\\[a-zA-Z]+|{re.escape(theirs[2])}").sub(
+                lambda name: f"{ours[2]} " if name[0] == theirs[2] else name[0], answer.text
+            )
+            return self.equal_formulas(gold.text, renamed)
         if gold.number is not None or answer.number is not None or CONSTANT.fullmatch(gold.text):
             return False
         one, other = _equation(gold), _equation(answer)
@@ -309,15 +317,21 @@ def _is_choice_list(gold: Form, answer: Form) -> bool:
 
 def _are_words(gold: Form, answer: Form) -> bool:
     """Return whether both are runs of letters that read like words, of which another order is another word: "odd" and "ddo"."""
+    if "".join(sorted(set(gold.text))) == gold.text and gold.text not in CHANGING_WORDS:
+        return False  # a product such as "abc"
     texts = (gold.text, answer.text)
-    is_product = any("".join(sorted(set(text))) == text for text in texts)  # "abc"
-    if is_product and _SHORT_WORDS.isdisjoint(map(str.casefold, texts)):
-        return False
-    return all(map(_WORD.fullmatch, texts))
+    return all(text.isalpha() and text.isascii() and not {*"eiou"}.isdisjoint(text.casefold()) for text in texts)
 
 
 def _in_radians(form: Form) -> str:
     return rf"({form.text})\cdot\frac{{\pi}}{{180}}" if form.unit == _DEGREE else form.text
+
+
+def _components(form: Form) -> str:
+    """Return a vector of numbers as the sum of its components, and such a sum as it is."""
+    if form.kind == "()" and 1 < len(form.items) < 4 and _numbers(form):
+        return "+".join(f"({item.text}){letter}" for item, letter in zip(form.items, "ijk", strict=False))
+    return form.text if form.kind == "value" and form.number is None and "j" in form.text else ""
 
 
 def _inequality(form: Form) -> str:
@@ -341,5 +355,5 @@ def _word_key(form: Form, marked: bool) -> str | None:
     key = _PUNCTUATION.sub(" ", text).strip()
     if marked:
         key = _ARTICLE.sub("", key, count=1)
-    known = key.casefold() in _SHORT_WORDS
+    known = key.casefold() in CHANGING_WORDS
     return key.casefold() if known or len(key) >= (2 if marked else _MIN_WORD_CHARS) else key

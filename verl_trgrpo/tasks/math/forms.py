@@ -12,7 +12,7 @@ from typing import Literal
 from verl_trgrpo.tasks.math.numbers import Number
 from verl_trgrpo.tasks.math.parser import FUNCTIONS, GREEK
 from verl_trgrpo.tasks.math.spelling import split_top_level
-from verl_trgrpo.tasks.math.units import Unit
+from verl_trgrpo.tasks.math.units import CHANGING_WORDS, Unit
 
 Kind = Literal[
     "value", "word", "relation", "list", "union", "meet", "matrix", "row", "cases", "without", "ratio", "choice",
@@ -129,21 +129,23 @@ VARIABLE = r"(?:[a-zA-Z]|\\(?!in\b|frac|sqrt|text)[a-zA-Z]+)(?:_(?:\w|\{[^{}]*\}
 _VARIABLES = rf"\({VARIABLE}(?:,{VARIABLE})*\)"
 COMPLEX = r"(?:z|w|\\psi|\\Psi)(?![a-zA-Z])"
 """Letters that stand for complex numbers where an absolute value is taken."""
+QUANTITY = re.compile(rf"{VARIABLE}(?:\({VARIABLE}\))?")  # x; f(x)
 SIMPLE_NAME = re.compile(
-    rf"{VARIABLE}(?:\^\{{-1\}})?(?:{_VARIABLES})?|{_VARIABLES}|\\vec\{{?{VARIABLE}\}}?|{VARIABLE}:{VARIABLE}"
-)  # x_1; f^{-1}(x); \vec{v}; (x,y); V_1:V_2
+    rf"{VARIABLE}(?:\^\{{-1\}})?(?:{_VARIABLES})?|{_VARIABLES}|\\vec\{{?{VARIABLE}\}}?|{VARIABLE}:{VARIABLE}|[A-Z]{{2}}:[A-Z]{{2}}"
+)  # x_1; f^{-1}(x); \vec{v}; (x,y); V_1:V_2; AE:DE
 NAME_OF_FUNCTION = re.compile(rf"({VARIABLE}(?:\^\{{-1\}})?)\(({VARIABLE})\)")  # f(x)
 _MEMBER = re.compile(rf"({VARIABLE}|{_VARIABLES})\\(?:in|approx)(?![a-zA-Z]) ?(.+)", re.DOTALL)  # x\in[1,2]; x\approx 5
 NAME_BEHIND = re.compile(rf"([^=]+)=({VARIABLE})")  # 5=x
 # Left sides that name a quantity
 _QUANTITY = re.compile(
     r"(?:m?\\(?:angle|triangle|overline|vec|hat|bar|text|mathbb|sin|cos|tan|cot|sec|csc|det|sum|prod|lim|int|gcd|max|min|arg)(?![a-zA-Z])"
-    r"|\||\\\||\\frac\{[^{}0-9]*\}\{[^{}0-9]*\}|\([a-zA-Z]\\circ|[a-zA-Z](?:_\w|_\{[^{}]*\})?'*[(\[]|[A-Z]{2,}$).*",
+    r"|\||\\\||\\frac\{[^{}0-9]*\}\{[^{}0-9]*\}|\([a-zA-Z]\\circ|[a-zA-Z](?:_\w|_\{[^{}]*\})?'*[(\[]|[A-Z]{2,}$"
+    r"|[A-Z] ?\\c[au]p(?![a-z])).*",
     re.DOTALL,
-)  # \angle ABC; |AB|; \frac{dy}{dx}; P(A|B); f(g(x)); \sum a_n; \text{Area}; AB
+)  # \angle ABC; |AB|; \frac{dy}{dx}; P(A|B); f(g(x)); \sum a_n; \text{Area}; AB; A\cap B
 _QUALIFIER = re.compile(
     r",?(?:\\text\{)?[\s,]*\(?(?:for ?(?:all|any|every|each)|\\forall|where)(?![a-zA-Z])(?P<rest>.*)"
-    r"|,?(?:\\text\{ ?for ?\})?\(?[kmnl]\\in ?\\mathbb\{Z\}\)?$",
+    r"|,?(?:\\text\{ ?for ?\})?\(?(?:[kmnl]\\in ?\\mathbb\{Z\}|[a-zA-Z]\\in ?\\mathbb\{R\})\)?$",
     re.IGNORECASE | re.DOTALL,
 )  # f(x)=0 for all x; x,\text{ where }c\text{ is a constant}; 2n\pi,n\in\mathbb{Z}
 _QUALIFYING = re.compile(
@@ -158,8 +160,9 @@ _MAX_NAME = 60
 
 # What a left side is made of: commands of names and operations; of words, those that name a quantity and small words between.
 _COMMAND_NAMES = """
-    angle arg aligned bar begin big binom cdot circ cos ddot dfrac div dot dots end frac gcd geq hat infty int iint ldots
-    left lfloor rfloor lceil rceil leq lim ln log mathbb mathbf mathcal max mid min nabla neq oint overline overrightarrow
+    angle arg aligned bar begin big binom cap cdot circ complement cos cup ddot dfrac div dot dots end frac gcd geq hat
+    infty int iint ldots left lfloor
+    rfloor lceil rceil leq lim ln log mathbb mathbf mathcal max mid min nabla neq oint overline overrightarrow
     pm prime prod quad right sqrt sum text tilde times to triangle variable vec widehat
 """
 _COMMANDS = {*GREEK.split(), *FUNCTIONS, *_COMMAND_NAMES.split()}
@@ -181,15 +184,11 @@ _BESIDE_QUANTITY_NAMES = """
     small smallest large solid square squared squares circle triangle rectangle cube sphere cone cylinder polygon region
     third the to total two three units unit x y z ways with
 """
-_BESIDE_QUANTITIES = frozenset(_BESIDE_QUANTITY_NAMES.split())
-_PRODUCT = re.compile(
-    r"(?!(?i:n[oey]|or|if|vs|is|as|so|un|not|nor|non|but|any|all|yes|bad|never|none|false|wrong|maybe)$)"
-    r"(?:[A-Z]{1,5}|[a-zA-Z]{1,2}|[abcdpqrxyz]{3,4})"
-)  # ABC; kP; xyz
-_INDEX_NAMES = "max min avg tot total net in out eff rms new old one two left right final initial sum opt mean"
-_INDICES = frozenset(_INDEX_NAMES.split(" "))
+_NAMING = _QUANTITIES | frozenset(_BESIDE_QUANTITY_NAMES.split())
+_PRODUCT = re.compile(r"[A-Z]{1,5}|[a-zA-Z]{1,2}|[abcdpqrxyz]{3,4}")  # ABC; kP; xyz
+_INDEX = re.compile("[A-Z]{1,5}|[a-zA-Z]{1,3}")  # avg
 _LEFT_TOKEN = re.compile(
-    r"\\text\{(?P<text>[^{}]*)\}|(?P<index>_\{\\text\{[^{}]*\}\}|_\{[a-zA-Z]+\})|\\(?P<command>[a-zA-Z]+)"
+    r"\\text\{(?P<text>[^{}]*)\}|(?P<index>_\{[a-zA-Z]+\})|\\(?P<command>[a-zA-Z]+)"
     r"|(?P<run>[a-zA-Z]+(?:[ -][a-zA-Z]+)*)"
     r"|(?P<sign>\\[{}|,]|(?<!(?<!_)[0-9]):|[0-9 ()\[\]{}|+*/^_'.,;!<=>&-])"
 )  # \text{Area of}; _{\text{max}}; \alpha; Area of the square; 7; +
@@ -211,21 +210,27 @@ def is_left_side(left: str) -> bool:
     if not words:
         return True
     numbers = any(token["sign"] and token["sign"].isdigit() for token in tokens)
-    return not numbers and bool(words & _QUANTITIES) and words <= _QUANTITIES | _BESIDE_QUANTITIES
+    return not numbers and bool(words & _QUANTITIES) and words <= _NAMING
 
 
 def _words_of(token: re.Match[str]) -> list[str]:
     """Return the words of a part of a left side in small letters; products of variables (`kP`, `AB`) and functions are none."""
     if token["index"]:
-        inner = re.findall(r"[^\W\d_]+", token["index"].replace(r"\text", " "))
-        return [word.casefold() for word in inner if not _PRODUCT.fullmatch(word) and word.casefold() not in _INDICES]
+        index = token["index"].strip("_{}")
+        return [] if index.casefold() in _NAMING or _is_name(index, _INDEX) else [index]
     if token["command"]:
         return [] if token["command"] in _COMMANDS else ["\\" + token["command"]]
     if token["text"] is not None:
         written = re.findall(r"[^\s,:()'.]+", token["text"])
-        return [word.casefold() for word in written if not (word[0].isupper() and _PRODUCT.fullmatch(word))]
+        return [word.casefold() for word in written if not (word[0].isupper() and _is_name(word))]
+    if re.fullmatch("[A-Z]{2}", token["run"] or ""):
+        return []  # also NO, OR and IS are segments
     runs = (token["run"] or "").replace("-", " ").split()
-    return [run.casefold() for run in runs if not (_PRODUCT.fullmatch(run) or run in FUNCTIONS)]
+    return [run.casefold() for run in runs if not (_is_name(run) or run in FUNCTIONS)]
+
+
+def _is_name(word: str, pattern: re.Pattern[str] = _PRODUCT) -> bool:
+    return bool(pattern.fullmatch(word)) and word.casefold() not in CHANGING_WORDS
 
 
 def split_name(text: str) -> tuple[str, str] | None:
@@ -235,7 +240,8 @@ def split_name(text: str) -> tuple[str, str] | None:
     if len(parts) > 1 and all(parts) and not NOT_EQUAL.search(left) and len(left) <= _MAX_NAME and is_left_side(left):
         is_sum = re.search(r"[+<>]|(?<!\{)-|\\(?:leq|geq|neq)", left.split("(")[0])
         if SIMPLE_NAME.fullmatch(left) or (_QUANTITY.fullmatch(left) and not is_sum):
-            return left, parts[-1]
+            names = [part for part in parts[1:-1] if SIMPLE_NAME.fullmatch(part) or _QUANTITY.fullmatch(part)]
+            return "=".join([left, *names]), parts[-1]
     if (match := _MEMBER.fullmatch(text)) and is_left_side(match[1]):
         return match[1], match[2]
     return None
@@ -252,10 +258,14 @@ def split_qualifier(text: str) -> str:
 def names_differ(gold: Form, answer: Form) -> bool:
     if gold.name is None or answer.name is None or gold.name == answer.name:
         return False
-    plain = [
-        re.sub(r"^\\vec\{?([^{}]*)\}?$", r"\1", re.sub(r"^m(?=\\angle)", "", name)) for name in (gold.name, answer.name)
-    ]
-    return plain[0] != plain[1]
+    for form, other in ((gold, answer), (answer, gold)):
+        if (function := NAME_OF_FUNCTION.fullmatch(form.name or "")) and function[1] == other.name:
+            return False  # y(x) and y
+    ours, theirs = (
+        {re.sub(r"^\\vec\{?([^{}]*)\}?$|^m(?=\\angle)", r"\1", name) for name in (form.name or "").split("=")}
+        for form in (gold, answer)
+    )
+    return not (ours <= theirs or theirs <= ours)  # a=5 and a=b=5
 
 
 def may_lose_name(gold: Form) -> bool:

@@ -13,7 +13,7 @@ _MIN_ROUNDED_DIGITS, _BINARY_PLACES = 7, 12
 _DECIMAL = r"[0-9]+(?:\.[0-9]*)?|\.[0-9]+"
 _POWER_OF_TEN = r"10\^(?P<NAME>[0-9]|\{[-+]?[0-9]+\})"
 _FRACTION = re.compile(r"\\frac\{(-?[0-9]+)\}\{(-?[0-9]+)\}(?![0-9])")  # 1\frac{4}{5}
-_IN_PARENTHESES = re.compile(r"(?<![0-9)])\((-?[0-9]+)\)(?=/)|(?<=/)\((-?[0-9]+)\)(?![0-9])")  # (2)/(3)
+_IN_PARENTHESES = re.compile(r"(?<![0-9)])[(\[](-?[0-9]+)[)\]](?=/)|(?<=/)[(\[](-?[0-9]+)[)\]](?![0-9])")  # (2)/[3]
 _WHOLE = re.compile(rf"[-+]?[0-9]{{1,{_MAX_DIGITS}}}")  # -12
 _NUMBER = re.compile(
     r"(?P<sign>[-+]?)(?:"

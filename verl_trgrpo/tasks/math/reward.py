@@ -11,7 +11,7 @@ truths. What counts as equal is listed in docs/math_reward.md.
 
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from functools import lru_cache, partial, wraps
 from typing import Any
 
@@ -180,36 +180,3 @@ def _understood(gold: str, limit: float) -> bool:
         )
     except TimeoutError:
         return True
-
-
-# --- Ground truths in other spellings --------------------------------------------------------------------------------
-
-# Written independently of the reader, which they check.
-_WITH_UNIT = re.compile(
-    r"(?P<value>-?(?:[0-9][0-9,]*(?:\.[0-9]+)?|\\d?frac\{[0-9]+\}\{[0-9]+\}))\s*"
-    r"(?:\((?P<a>[a-zA-Z ]{2,})\)|\\(?:text|mathrm|mbox)\{\s*\(?(?P<b>[a-zA-Z ]{2,})\)?\s*\}|\s(?P<c>[a-zA-Z]{3,}))"
-)  # 9 (apples)
-_NO_UNIT = re.compile(
-    r"\b(?:or|and|to|of|if|in|by|for|is|not|no|more|less|fewer|least|most|over|base|mod|half|halves|[a-z]*(?:hundred|thousand|[a-z]illion|dozen"
-    r"|score|teen|ty|th)s?|ones?|two|three|four|five|six|seven|eight|nine|ten|percent|am|pm|times|pi|lakh|crore|doubled|squared|cubed)\b",
-    re.IGNORECASE,
-)  # 5 or more
-_WITH_LETTER = re.compile(
-    r"(?:\((?P<a>[A-J])\)|(?P<b>[A-J])[).:])\s*(?P<value>.*[^\s.].*)", re.DOTALL
-)  # (B)\frac{1}{9}
-
-
-def spellings_of(gold: str) -> Iterator[str]:
-    """Yield other answers that are right for a ground truth: its number without the unit, or its choice's letter and value."""
-    text = gold.strip().strip("$").strip()
-    if match := _WITH_UNIT.fullmatch(text):
-        if not _NO_UNIT.search(match["a"] or match["b"] or match["c"]):
-            yield match["value"]
-    elif match := _WITH_LETTER.fullmatch(text):
-        yield from (match["a"] or match["b"], match["value"])
-
-
-def refused_math_spelling(ground_truth: Any, score: Callable[..., Score] = score_math) -> str | None:
-    """Return an answer that is right for a ground truth in another spelling, and refused by a reward; None if there is none."""
-    answers = (answer for gold in _golds_of(ground_truth) if isinstance(gold, str) for answer in spellings_of(gold))
-    return next((answer for answer in answers if score(rf"\boxed{{{answer}}}", ground_truth, {}).acc < 1.0), None)

@@ -1,21 +1,8 @@
 """Build DeepScaleR's train set and test sets for veRL: a Parquet file for each and ``manifest.json``.
 
-The rows come from the Hugging Face hub, a directory, or a file. The places on the hub have been read from local copies of
-their layout only. This is known about them:
-
-| set | rows | columns | known from |
-|---|---|---|---|
-| deepscaler | 40,315 | problem, answer, solution | the repository's pages; six rows have no answer (its discussion 4) |
-| aime2024 | 30 | problem, answer (text) | the repository's pages, programs that load it |
-| amc2023 | 83 | problem, answer (float) | the repository's pages, DeepScaleR's amc.json, made from it |
-| math500 | 500 | problem, answer, subject, level | the repository's pages, programs that load it |
-| minerva | 272 | question, answer | the repository's pages, programs that load it |
-| olympiad_bench | 674 | question, final_answer (list), subfield | programs that load it; DeepScaleR's file has 675 rows |
-
-The repositories have these commits. It is not known if olympiad_bench has its configuration at that commit.
+The rows come from the Hugging Face hub, a directory, or a file. docs/data.md says what is known of the places on the hub.
 """
 
-import logging
 import re
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
@@ -42,7 +29,6 @@ from verl_trgrpo.data.sources import (
 from verl_trgrpo.data.write import BuilderOptions
 from verl_trgrpo.tasks.math.equality import is_rounded
 from verl_trgrpo.tasks.math.problems import CONTRADICTED, REPEATED, Problem, find_repetitions, problem_of
-from verl_trgrpo.tasks.registry import refused_spelling
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -64,8 +50,6 @@ class HubData:
 
 _TRAIN = "deepscaler"
 
-
-logger = logging.getLogger(__name__)
 
 # Problems of each test set. A file with more is another one, such as train problems from earlier years.
 _SIZES = {"aime2024": 30, "amc2023": 83, "math500": 500, "minerva": 272, "olympiad_bench": 675}
@@ -189,10 +173,7 @@ def choose_problems(
     chosen = draw(rest, options.limit, f"deepscaler/{name}/{options.seed}")
     dropped = {reason: [*repeated.values()].count(reason) for reason in (REPEATED, CONTRADICTED)}
     dropped |= {NOT_DRAWN: len(rest) - len(chosen)}
-    warnings = [(each.origin, text) for each in chosen if (text := refused_spelling(name, each.answers))]
-    for origin, text in warnings[:1]:
-        logger.warning("%s: %s; in all %d such answers of %s", origin, text, len(warnings), name)
-    return chosen, read.counts(len(chosen), dropped, len(warnings))
+    return chosen, read.counts(len(chosen), dropped)
 
 
 def _row(problem: Problem, name: str, instruction: str) -> dict[str, Any]:

@@ -22,9 +22,10 @@ _SCRIPTS = tuple(
     )
 )
 _CIRCLED = re.compile(r"\\textcircled\s*\{?([1-9])\}?")  # \textcircled{2}
-_CIRCLES = re.compile("(?<=[①-⑳])(?=[①-⑳])")  # ②④ are two, not 24
+_CIRCLES = re.compile("(?<=[①-⑳])\s*(?=[①-⑳])")  # ②④ are two, not 24
 _VULGAR_FRACTION = re.compile("[¼-¾⅐-⅞]")  # ¾
-_ROOT = re.compile(r"√\s*(?:\(([^()]*)\)|([0-9]+(?:\.[0-9]+)?|[a-zA-Z]))")  # √13; √(2)
+_ROOTS = {"√": "", "∛": "[3]", "∜": "[4]"}
+_ROOT = re.compile(r"([√∛∜])\s*(?:\(([^()]*)\)|([0-9]+(?:\.[0-9]+)?|[a-zA-Z]))")  # √13; ∛(2)
 _KEPT = frozenset("ℝℤℕℚℂ") | CURRENCIES.keys()  # their compatibility form loses what they mean
 AND, OR = "\ue004", "\ue005"
 """Stand behind a comma that stands for the word."""
@@ -34,9 +35,9 @@ _FOREIGN = {
     "Respuesta": "answer:", "Réponse": "answer:",
     "Antwort": "answer:", "Ответ": "answer:", "Risposta": "answer:", "Resposta": "answer:", "选项": "option ", "选": "option ",
     "或者": r"\text{ or }", "或": r"\text{ or }", "または": r"\text{ or }", "或は": r"\text{ or }",
-    "和": r"\text{ and }", "以及": r"\text{ and }",
+    "和": r"\text{ and }", "且": r"\text{ and }", "以及": r"\text{ and }",
     "比": ":", "根号": "√", "度": r"^\circ ", "无解": "no solution", "無解": "no solution", "解なし": "no solution",
-    "✅": "", "✓": "", "✔": "", "☑": "", "∛": r"\sqrt[3]", "˚": r"^\circ ",
+    "✅": "", "✓": "", "✔": "", "☑": "", "˚": r"^\circ ",
 }  # fmt: skip
 _FOREIGN_WORD = re.compile("|".join(sorted(_FOREIGN, key=len, reverse=True)))  # 答案; 无解; ✅
 _CODE_SIGNS = {"US": "＄", "Rs": "₹", "IN": "₹", "EU": "€", "GB": "£", "JP": "¥", "CN": "元", "RM": "元"}
@@ -53,7 +54,7 @@ ROW = "\ue000"  # stands for the row break of a matrix
 GROUP = "\ue001"  # stands for a comma that may separate thousands
 _PLAIN_NUMBER = re.compile(r"-?[0-9]{1,300}(?:\.[0-9]{1,300})?")  # -3.5
 _GAP = re.compile(r"(?:\s|~|(?<!\\)\\ ){2,}")  # 5  m; 5\ \ m
-_DOUBLED_BACKSLASH = re.compile(r"\\\\(?=[a-zA-Z]{2})")  # `\\\\frac`, as a program prints it
+_DOUBLED_BACKSLASH = re.compile(r"\\\\(?=[a-zA-Z]{2}|[{}])")  # `\\\\frac`, as a program prints it
 _SPACE = r"\\(?:[!,;:> ~]|q?quad|hspace\{[^{}]*\})|~"
 _THIN = r"(?:,\s*\\!|\{,\}|\\[,!; :]|[ ~\u00a0])\s*"
 _CONJUNCTION = r"(?:and|or)"
@@ -77,7 +78,10 @@ def _upright(match: re.Match[str]) -> str:
     inner = re.sub(_SPACE, " ", match[2]).strip()
     if _is_function(inner, match):
         return rf"{match[1]}\{inner} "
-    if inner in ("i", "e", "d") or re.search(r"\\(?!text|mu|Omega|circ)[a-zA-Z]", inner):
+    unit = "text|mu|Omega|circ" + "|cdot" * (
+        re.search(r"[0-9}](?:\\[,;: ]|[ ~]){0,3}$", match.string[: match.start()]) is not None
+    )
+    if inner in ("i", "e", "d") or re.search(rf"\\(?!{unit})[a-zA-Z]", inner):
         return f"{match[1]}{inner}"
     return rf"{match[1]}\text{{{inner}}}"
 
@@ -126,6 +130,7 @@ _LAYOUT = tuple(
             r"|\\(?:underline|boxed|fbox|mathbf|boldsymbol|bm|pmb|mathit|mathsf|mathtt)\s*(?=\{)",
             " ",
         ),  # \left(; \displaystyle x; \color{red}; \tag{1}; 5\checkmark; \boxed{5}
+        (rf"\$ ?[\n{ROW}] ?\$", ", "),  # $x=1$\ue000$y=2$
         (r"\$", ""),  # $5$
         (rf"(\s*)\\(?:math(?:rm|up)|operatorname\*?)\s*{_NESTED}", _upright),  # \mathrm{cm}; \operatorname{lcm}
         (
@@ -150,16 +155,19 @@ _RULES = tuple(
     (re.compile(pattern), replacement)
     for pattern, replacement in (
         (
-            r"^([0-9]+)\s*\^?\{?\s*(?:\\text\{)?\s*(?:st|nd|rd|th)\s*\}{0,2}\Z",
-            r"\1",
-        ),  # 6th; 6^{\text{th}}
+            r"^([0-9]+)\s*\^?\{?\s*(?:\\text\{)?\s*(?:st|nd|rd|th)(?![a-zA-Z])\s*\}{0,2}\s*(?:\\text\{)?\s*([a-zA-Z]*)\}?\Z",
+            lambda m: m[1] + rf"\text{{ {m[2].lower()}}}" * bool(m[2]),
+        ),  # 6th; 6^{\text{th}}; 6th day
         (
-            r"(?<=[0-9})!%])(?:\s+(?!(?:and|or|to|mod|if|for|where|with|is|per cent)\b)"
+            r"(?<=[0-9})!%])(?:\s+(?!(?:and|or|to|mod|if|for|where|with|is|per cent|pct)\b)"
             rf"(?P<words>{_WORD_BEHIND}(?:(?:\s+|\s*/\s*)[a-zA-Z]+\.?){{0,3}}(?:\^\{{?[23]\}}?)?)"
             rf"|\s*(?P<rate>/\s*(?:{'|'.join(PLAIN)})))\s*$",
             lambda m: rf"\text{{ {m['words'] or m['rate']}}}",
         ),  # 12 red apples; 6 m; 25000/year
         (r"(\\[a-zA-Z]+|\})\s+(?=\{)", r"\1"),  # \frac {1}
+        (r"\{:\}", ":"),  # 3{:}40
+        (r"\( ?(\\approx(?![a-zA-Z])[^()]*)\)$", r"\1"),  # \sqrt{2} (\approx 1.41)
+        (r"(?<=[a-z]) and ?\}(?= ?[0-9])", r"}"),  # 3\text{ hours and }20\text{ minutes}
         (r"^\\\{\s*\\\}$", r"\\emptyset"),  # \{ \}
         (r"(?<=[0-9]) ?\(([a-zA-Z]{3}[a-zA-Z ]*)\)$", r"\\text{ \1}"),  # 9 (apples)
         (r"""(?<=[0-9])\s*(?:''|")$""", r"\\text{ in}"),  # 67"
@@ -172,7 +180,10 @@ _RULES = tuple(
         ),  # {n \choose 3}; 1 \over 2
         (r"(?:(?<![\\a-zA-Z])sqrt|\\sqrt\s*)\(([^()]*)\)", r"\\sqrt{\1}"),  # sqrt(2); \sqrt (2)
         (r"(?<=[0-9a-zA-Z)}])\s*\*\*\s*(?=[0-9a-zA-Z({\\])", "^"),  # x**2
-        (r"\\?%|\\text\{\s*per ?cent\s*\}|(?<=[0-9]) per ?cent$", r"\\%"),  # 50%; 50\text{ percent}; 50 per cent
+        (
+            r"\\?%|\\text\{\s*(?:per ?cent|pct)\s*\}|(?<=[0-9]) (?:per ?cent|pct)$",
+            r"\\%",
+        ),  # 50%; 50\text{ percent}; 50 pct
         (r"\^\s*\{\s*\\circ\s*\}", r"^\\circ"),  # 90^{\circ}
         (
             r"\^\s*\{\s*((?:\\prime\s*)+)\}|\^\s*((?:\\prime(?![a-zA-Z])\s*)+)",
@@ -189,7 +200,7 @@ _RULES = tuple(
         (r"\\begin\{array\}\s*\{[lcr| ]*\}", r"\\begin{array}"),  # \begin{array}{cc}
         (r"\\(?:begin|end)\{(?:align(?:ed)?\*?|gathered|split)\}", ""),  # \begin{aligned}
         (rf"(?:,\s*)?\\text\{{\s*(?:,\s*)?{_CONJUNCTION}\s*\}}|\s*\\&\s*", _comma),  # 1, \text{ and } 2; 1 \& 2
-        (rf"(?<![a-zA-Z\\])(?:,\s*)?(?<=[\s,}})\d]){_CONJUNCTION}(?=[\s\\\d(-])", _comma),  # 1 and 2; 1, or 2
+        (rf"(?:,\s*|(?<![a-zA-Z\\]))(?<=[\s,}})\d]){_CONJUNCTION}(?=[\s\\\d(-])", _comma),  # 1 and 2; 1, or 2
         (r"\\mathbb\{R\} ?- ?(?=\\\{)", r"\\mathbb{R}\\setminus"),  # \mathbb{R}-\{1\}
         (r"^\\mathbb\{R\}\^\{?([-+])\}?$", lambda m: r"(0,\infty)" if m[1] == "+" else r"(-\infty,0)"),  # \mathbb{R}^+
         (r"(?<=[0-9A-F]) ?\\text\{ ?\(?(?:in )?base ?(?:\} ?)?([0-9]+) ?\)? ?\}?$", r"_{\1}"),  # 1011 \text{ (base 2)}
@@ -197,6 +208,7 @@ _RULES = tuple(
             r"(?<=[0-9A-F])_\{?\\text\{ ?([a-z]+) ?\}\}?$",
             lambda m: f"_{{{number_in_words(m[1]) or m[1]}}}",
         ),  # 1011_{\text{two}}
+        (r"_\{\\text\{ ?(\w+) ?\}\}", r"_{\1}"),  # y_{\text{max}}
         (r"^([a-zA-Z]) ?: ?([a-zA-Z])\\(?:mapsto|to|rightarrow)(?![a-zA-Z])", r"\1(\2)="),  # f:x\mapsto x+1
         (r"^([a-zA-Z]\([a-z]\)) ?\\equiv(?![a-zA-Z])(?!.*mod)", r"\1="),  # f(x)\equiv 0
         (rf"\\frac\s*({_SYMBOL})", r"\\frac{\1}"),  # \frac43
@@ -279,7 +291,7 @@ def plain_characters(text: str) -> str:
             for c in text
             if unicodedata.category(c) != "Cf" and c != "\ufe0f"
         )
-        text = _ROOT.sub(lambda m: rf"\sqrt{{{m[1] or m[2]}}}", text)
+        text = _ROOT.sub(lambda m: rf"\sqrt{_ROOTS[m[1]]}{{{m[2] or m[3]}}}", text)
     return text.translate(CHARACTERS)
 
 
