@@ -5,7 +5,8 @@
 The source is read, not run. From the entry point of a trainer the functions and classes that it can reach are followed by their
 names. Of these, a read of a key is an attribute, a subscript or a ``get`` whose name is the last part of the key, behind the part
 before or behind anything that is not a section of the configuration: ``rollout_config.n`` may read ``rollout.n``, and
-``self.config.actor.n`` does not. So what the table lists is read nowhere, and what it does not list may be unread all the same.
+``self.config.actor.n`` does not. A value that is kept in an attribute which nothing reads is not read. So what the table lists is
+read nowhere, and what it does not list may be unread all the same.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ HANDED_OVER = (
     "sandbox_fusion.", "actor_rollout_ref.actor.fsdp_config.turbo_config.", "actor_rollout_ref.ref.fsdp_config.turbo_config.",
     "critic.fsdp.turbo_config.", "actor_rollout_ref.model.lora.", "critic.model.lora.",
 )  # fmt: skip
-_GETTERS = re.compile("get|attr|pop|select")
+_GETTERS = re.compile("get|attr|pop|select|annotate")
 _Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 
 
@@ -169,31 +170,65 @@ def _chain(node: ast.expr) -> tuple[str, ...]:
 def reads(source: Source, pieces: Iterable[tuple[str, ast.AST]]) -> Mapping[str, set[str]]:
     """Return the names that pieces of source read as attributes or keys, and for each the names that stand before."""
     found: dict[str, set[str]] = defaultdict(set)
+    pieces = [*pieces]
+    loaded = {name for _, node in pieces for name in _loaded(node)}
     for module, node in pieces:
-        for before, name in _reads_of(source, module, node):
-            found[name].add(before)
+        for before, name, kept in _reads_of(source, module, node):
+            if not kept or kept in loaded:
+                found[name].add(before)
     return found
 
 
 @cache
-def _reads_of(source: Source, module: str, top: ast.AST) -> set[tuple[str, str]]:
-    found: set[tuple[str, str]] = set()
-    alien = {name for name, origin in source.names[module].items() if not origin.startswith("verl")}
+def _kept(top: ast.AST) -> Mapping[int, str]:
+    """Return the attribute of ``self`` to which a value is assigned as it is, by the identity of the value's node."""
+    return {
+        id(node.value): target.attr
+        for node in ast.walk(top)
+        if isinstance(node, ast.Assign)
+        for target in node.targets
+        if isinstance(target, ast.Attribute) and ast.unparse(target.value) == "self"
+    }
+
+
+@cache
+def _loaded(top: ast.AST) -> set[str]:
+    """Return the names of the attributes that a piece of source reads, by ``getattr`` as well, other than to keep the value."""
+    found = set()
+    for node in ast.walk(top):
+        match node:
+            case ast.Attribute(attr=name, ctx=ast.Load()) if id(node) not in _kept(top):
+                found.add(name)
+            case ast.Call(func=ast.Name(id="getattr" | "hasattr"), args=[_, ast.Constant(value=str(name)), *_]):
+                found.add(name)
+    return found
+
+
+@cache
+def _reads_of(source: Source, module: str, top: ast.AST) -> set[tuple[str, str, str]]:
+    """Return what stands before a name that is read, the name, and the attribute of ``self`` in which alone it is kept."""
+    found: set[tuple[str, str, str]] = set()
     of_options = isinstance(top, ast.ClassDef) and any("dataclass" in ast.unparse(each) for each in top.decorator_list)
+    kept = {} if of_options else _kept(top)
+    alien = {name for name, origin in source.names[module].items() if not origin.startswith("verl")}
     for node in ast.walk(top):
         loads = isinstance(node, ast.Attribute | ast.Subscript) and isinstance(node.ctx, ast.Load)
         if loads or isinstance(node, ast.Call):
             chain = _chain(node)
             if len(chain) > 1 and chain[0] not in alien and (of_options or chain[-2] != "self"):
-                found.add((chain[-2], chain[-1]))
+                found.add((chain[-2], chain[-1], kept.get(id(node), "")))
         plain: list[Any] = []
         if isinstance(node, ast.Call) and _GETTERS.search(_dotted(node.func).rpartition(".")[2]):
-            plain = node.args
+            plain = (
+                [] if id(node) in kept else [*node.args, *(word.value for word in node.keywords if word.arg == "role")]
+            )
         elif isinstance(node, ast.Compare) and isinstance(node.ops[0], ast.In | ast.NotIn):
             plain = [node.left]
         elif isinstance(node, ast.For | ast.comprehension) and isinstance(node.iter, ast.Tuple | ast.List):
             plain = node.iter.elts
-        found |= {("?", each.value) for each in plain if isinstance(each, ast.Constant) and isinstance(each.value, str)}
+        found |= {
+            ("?", each.value, "") for each in plain if isinstance(each, ast.Constant) and isinstance(each.value, str)
+        }
     return found
 
 

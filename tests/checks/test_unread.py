@@ -28,6 +28,8 @@ def test_the_table_is_that_of_the_installed_release(maker):
     assert (made["verl"], made["unread"]) == unread_table(), f"run {SCRIPT.name} again"
     for key, trainers in {
         "data.reward_fn_key": 4,
+        "data.return_raw_chat": 4,
+        "skip.async_rollout": 3,
         TILED: 4,
         "critic.ppo_max_token_len_per_gpu": 1,
         "trainer.balance_batch": 1,
@@ -44,7 +46,7 @@ def test_the_table_is_that_of_the_installed_release(maker):
 
 MAIN = """
 from verl.own import *
-from verl.engine import Engine
+from verl.engine import Engine, Keeper
 def main(config):
     options = config.actor
     print(options.lr, config.get("seed"), config["data"]["files"], getattr(config.data, "size"))
@@ -52,6 +54,7 @@ def main(config):
         from verl.older import run
         run(config)
     Engine(config.actor)
+    Keeper(config)
 """
 ENGINE = """
 import os
@@ -61,6 +64,13 @@ class Engine:
     never: int
     def __post_init__(self):
         self.eps = self.path
+class Keeper:
+    def __init__(self, config):
+        self.stored = config.actor.stored
+        self.used = config.get("used")
+    @annotate(role="by_role")
+    def use(self):
+        return self.used
 class Left:
     def use(self, config):
         return config.actor.unused
@@ -84,12 +94,13 @@ def test_a_key_is_read_where_the_trainer_gets_to(tmp_path, maker, monkeypatch):
     monkeypatch.setattr(maker, "TRAINERS", {"new": ("verl.main", ("verl.older",)), "old": ("verl.main", ())})
     keys = [
         "actor.lr", "actor.eps", "actor.unused", "data.files", "data.size", "data.old", "data.eps2", "seed", "older", "data.path",
+        "actor.stored", "actor.used", "actor.by_role",
     ]  # fmt: skip
     config = dict.fromkeys(keys) | {"actor._target_": "verl.engine.Engine"}
     found = maker.unread_keys(maker.Source(package), config)
     both, new = ["new", "old"], ["new"]
     assert found == {
-        "actor.eps": both, "actor.unused": both, "actor.never": both, "data.eps2": both, "data.old": new,
+        "actor.eps": both, "actor.unused": both, "actor.never": both, "data.eps2": both, "data.old": new, "actor.stored": both,
     }  # fmt: skip
 
 

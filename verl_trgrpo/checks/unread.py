@@ -43,10 +43,10 @@ def is_unread(view: RunView, key: str) -> bool:
 def unread_findings(view: RunView) -> list[Finding]:
     """Report what was set, by the run or by its algorithm, and is not read. What rules and switches report is left to them."""
     own = _set_by_algorithm(view)
-    reporting = [row for row in SWITCHES.values() if row.findings(view)]
     asked: dict[str, list[str]] = defaultdict(list)
     for key in dict.fromkeys([*own, *view.changed]):
-        if is_unread(view, key) and not any(row.covers(key) for row in reporting):
+        rows = [row for row in SWITCHES.values() if is_unread(view, key) and row.covers(key)]
+        if is_unread(view, key) and not any(view[key] in row.off or row.findings(view) for row in rows):
             asked[key.rpartition(".")[0]].append(key)
     reported = {full(rule.key) for rule in RULES.values() if rule.findings(view)}
     findings = []
