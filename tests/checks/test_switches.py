@@ -1,8 +1,11 @@
 """One case for each row of the table of settings that another one switches off."""
 
+import copy
 from pathlib import Path
 
 import pytest
+import torch
+from verl.utils.config import omega_conf_to_dataclass
 
 from tests.checks.validation import already_set
 from tests.conftest import composed
@@ -11,10 +14,12 @@ from verl_trgrpo.checks.tables import rule_findings
 from verl_trgrpo.checks.view import RunView
 from verl_trgrpo.common.findings import Level
 from verl_trgrpo.runs.compose import DEFAULT_CONFIG, changed_values
+from verl_trgrpo.verl_plugin.gradient_probe import gradient_of
+from verl_trgrpo.verl_plugin.loss_names import LOSS_MODES, WEIGHTED
 
 ACTOR, ROLLOUT, MODEL = "actor_rollout_ref.actor", "actor_rollout_ref.rollout", "actor_rollout_ref.model"
 CORRECTION, LOSS, OPTIM = "algorithm.rollout_correction", f"{ACTOR}.policy_loss", f"{ACTOR}.optim"
-OVERLONG = "reward.reward_kwargs.overlong_buffer_cfg"
+OVERLONG, SAMPLER = "reward.reward_kwargs.overlong_buffer_cfg", "trainer.v1.sampler.sampler_kwargs"
 COSINE = f"{OPTIM}.lr_scheduler_type=cosine"
 # A setting for nothing, and what it needs (None: nothing helps); by the name of the row.
 CASES = {
@@ -34,6 +39,7 @@ CASES = {
     "clip_ratio": (f"{ACTOR}.clip_ratio=0.3", [f"{ACTOR}.clip_ratio_low=null"]),
     "clip": (f"{ACTOR}.clip_ratio_high=0.28", [f"{LOSS}.loss_mode=gspo"]),
     "dual_clip": (f"{ACTOR}.clip_ratio_c=10", [f"{LOSS}.loss_mode=vanilla"]),
+    "aggregation": (f"{ACTOR}.loss_agg_mode=token-sum", [f"{LOSS}.loss_mode=vanilla"]),
     "correction_of_loss": (f"++{LOSS}.rollout_correction.loss_type=reinforce", [f"{LOSS}.loss_mode=bypass_mode"]),
     "loss_scale": (f"{ACTOR}.loss_scale_factor=512", [f"{ACTOR}.loss_agg_mode=seq-mean-token-sum-norm"]),
     "clip_cov": (f"{LOSS}.clip_cov_ratio=0.1", [f"{LOSS}.loss_mode=clip_cov"]),
@@ -45,6 +51,8 @@ CASES = {
     "off_policy": ("trainer.v1.sampler.max_off_policy_strategy=wait", ["trainer.v1.trainer_mode=colocate_async"]),
     "colocate_async": ("trainer.v1.colocate_async.num_warmup_batches=2", ["trainer.v1.trainer_mode=colocate_async"]),
     "separate_async": ("trainer.v1.separate_async.parameter_sync_step=2", ["trainer.v1.trainer_mode=separate_async"]),
+    "correct_from": (f"{SAMPLER}.correct_from=0.5", [f"{SAMPLER}.success_rate=true"]),
+    "skip_rollout": ("skip.rollout.enable=true", None),
     "fixed_micro_batches": (f"{ACTOR}.ppo_micro_batch_size_per_gpu=8", [f"{ACTOR}.use_dynamic_bsz=false"]),
     "dynamic_micro_batches": (f"{ACTOR}.ppo_max_token_len_per_gpu=8000", [f"{ACTOR}.use_dynamic_bsz=true"]),
     "scheduler_steps": (f"{OPTIM}.total_training_steps=50", None),
@@ -90,6 +98,7 @@ GIVEN = {
     "algorithm.lam": ["algorithm.adv_estimator=reinforce_plus_plus"],
     f"{ACTOR}.clip_ratio_high": [f"{LOSS}.loss_mode=sapo"],
     f"{ACTOR}.clip_ratio_c": [f"{LOSS}.loss_mode=gspo"],
+    f"{ACTOR}.loss_agg_mode": [f"{LOSS}.loss_mode=sapo"],
     f"{ACTOR}.fsdp_config.param_offload": [f"{ACTOR}.strategy=fsdp2", f"{ACTOR}.fsdp_config.offload_policy=true"],
     "reward.reward_model.nnodes": ["reward.reward_model.enable=true"],
     "reward.custom_reward_function.reward_kwargs.mine": ["reward.custom_reward_function.path=null"],
@@ -128,6 +137,29 @@ def test_a_setting_that_is_switched_off_is_reported_and_one_that_is_on_is_not(na
     assert finding.message.startswith(f"{key}={value}") and "{" not in finding.message
     if on is not None:
         assert key not in [each.where for each in found(override, *given, *on)]
+
+
+# Values far from the defaults, so that they meet some of the tokens.
+OF_THE_LOSS = {
+    "clip_ratio_low": 0.95, "clip_ratio_high": 0.9, "clip_ratio_c": 1.01, "loss_agg_mode": "token-sum", "tau_neg": 3.0,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("mode", sorted({*WEIGHTED, *LOSS_MODES, "geo_mean"}))
+def test_a_setting_of_the_actor_is_reported_exactly_where_it_leaves_the_gradient_of_its_loss(mode):
+    own = mode in LOSS_MODES
+    given = ["algorithm=tr_grpo" if own else "algorithm=grpo", f"{LOSS}.loss_mode={mode}", f"{LOSS}.dro_beta=1"]
+    given += [f"{ACTOR}.ppo_micro_batch_size_per_gpu=1", "actor_rollout_ref.rollout.n=8"]
+    actor = omega_conf_to_dataclass(composed(given).config.actor_rollout_ref.actor)
+    expected = [gradient_of(actor, off_policy) for off_policy in (False, True)]
+    for name, value in OF_THE_LOSS.items():
+        other = copy.copy(actor)
+        object.__setattr__(other, name, value)
+        alike = all(
+            torch.equal(gradient_of(other, one), each) for one, each in zip((False, True), expected, strict=True)
+        )
+        reported = [each.where for each in found(*given, f"{ACTOR}.{name}={value}")]
+        assert (f"{ACTOR}.{name}" in reported) is alike, name
 
 
 def test_many_settings_of_one_row_are_one_finding():

@@ -96,7 +96,7 @@ RULES = {
         "{= -(-actor.ppo_mini_batch_size * rollout.n // data_parallel)}", asked="loss.loss_mode == 'geo_mean'"),
     "dro_without_penalty": Rule(
         "loss.loss_mode", "loss.dro_beta not in (None, 0)",
-        "there is no penalty; set <loss.dro_beta>=1.0, or another number above 0", asked="loss.loss_mode in ('dro', 'tr_dro')"),
+        "there is no penalty; set <loss.dro_beta>=1.0, or another number above 0", asked="loss.loss_mode == 'dro'"),
     "group_of_one": Rule(
         "rollout.n", f"algorithm.adv_estimator not in {_OF_GROUPS}",
         "{algorithm.adv_estimator} compares the responses of a group, and a group of one has none to compare; set <rollout.n>=5 "
@@ -239,7 +239,7 @@ RULES = {
         "actor.clip_ratio_high", "actor.clip_ratio_high <= 1",
         "a probability may grow {= 1 + actor.clip_ratio_high}-fold before it is clipped; set <actor.clip_ratio_high>=0.28, or "
         "0.2 as for a symmetric range",
-        asked="actor.clip_ratio_high and loss.loss_mode in ('vanilla', 'tr_grpo') and "
+        asked="actor.clip_ratio_high and loss.loss_mode == 'vanilla' and "
         "loss.shaping.name not in ('cppo', 'ipo_mask')"),
     "lr_of_zero": _Warning(
         "optim.lr", "False", "updates change nothing; set <optim.lr>=1e-6, as is usual", asked="optim.lr == 0"),

@@ -28,6 +28,12 @@ _VALIDATES = "(trainer.test_freq > 0 or trainer.val_before_train)"
 _SEPARATE = "trainer.v1.trainer_mode == 'separate_async'"
 _SAVED = "trainer.max_actor_ckpt_to_keep trainer.default_hdfs_dir actor.checkpoint.save_contents"
 
+
+def _replaced(key: str, by: str, without: str = Switch.without) -> Switch:
+    """Return the row of a setting in the place of which veRL reads another one."""
+    return Switch(key, f"{by} == {key}", f"{{{by}}} replaces it; set <{by}>={{= {key}}}", without=without)
+
+
 SWITCHES = {
     # The method.
     "critic": Switch(
@@ -60,6 +66,9 @@ SWITCHES = {
     "clip": Switch(
         "actor.clip_ratio_low actor.clip_ratio_high", f"loss.loss_mode not in {_WITHOUT_CLIP}", "this loss does not clip"),
     "dual_clip": Switch("actor.clip_ratio_c", f"loss.loss_mode not in {_WITHOUT_DUAL_CLIP}", "this loss has no dual clip"),
+    "aggregation": Switch(
+        "actor.loss_agg_mode", "loss.loss_mode not in ('geo_mean', 'sapo')", "this loss takes the mean of the responses",
+        off=("seq-mean-token-mean",)),
     "correction_of_loss": Switch("loss.rollout_correction.*", "loss.loss_mode == 'bypass_mode'"),
     "loss_scale": Switch("actor.loss_scale_factor", "actor.loss_agg_mode == 'seq-mean-token-sum-norm'"),
     "clip_cov": Switch("loss.clip_cov_*", "loss.loss_mode == 'clip_cov'"),
@@ -72,7 +81,11 @@ SWITCHES = {
         "sampler.max_off_policy_threshold sampler.max_off_policy_strategy", "trainer.v1.trainer_mode != 'sync'",
         "responses are never of older weights"),
     "colocate_async": Switch("trainer.v1.colocate_async.*", "trainer.v1.trainer_mode == 'colocate_async'"),
-    "separate_async": Switch("trainer.v1.separate_async.*", _SEPARATE),
+    "separate_async": Switch("trainer.v1.separate_async.* actor_rollout_ref.hybrid_engine", _SEPARATE),
+    "correct_from": Switch(
+        "sampler.sampler_kwargs.correct_from", "sampler.sampler_kwargs.success_rate", "; use a shaping that takes success_rate"),
+    "skip_rollout": Switch(
+        "skip.rollout.*", "False", "this is of the trainer before v1; set <skip.rollout_tq.enable>=true", without=""),
     # How a step is computed.
     "fixed_micro_batches": Switch(
         "actor.ppo_micro_batch_size_per_gpu rollout.log_prob_micro_batch_size_per_gpu", "not actor.use_dynamic_bsz",
@@ -97,18 +110,10 @@ SWITCHES = {
     "engine_dtype": Switch(
         "engine.dtype ref.fsdp_config.dtype", "False",
         "the engine casts to fsdp_config.mixed_precision.param_dtype; set +<engine.mixed_precision.param_dtype>=fp32 or bf16"),
-    "engine_strategy": Switch(
-        "engine.strategy", "engine.strategy == actor.strategy",
-        "{actor.strategy} replaces it; set <actor.strategy>={= engine.strategy}", without=""),
-    "torch_compile": Switch(
-        "actor.use_torch_compile", "engine.use_torch_compile == actor.use_torch_compile",
-        "the engine reads {engine.use_torch_compile}; set <engine.use_torch_compile>={= actor.use_torch_compile}"),
-    "remove_padding": Switch(
-        "actor.use_remove_padding", "model.use_remove_padding == actor.use_remove_padding",
-        "{model.use_remove_padding} replaces it; set <model.use_remove_padding>={= actor.use_remove_padding}"),
-    "fused_kernels": Switch(
-        "actor.use_fused_kernels", "model.use_fused_kernels == actor.use_fused_kernels",
-        "{model.use_fused_kernels} replaces it; set <model.use_fused_kernels>={= actor.use_fused_kernels}"),
+    "engine_strategy": _replaced("engine.strategy", "actor.strategy", without=""),
+    "torch_compile": _replaced("actor.use_torch_compile", "engine.use_torch_compile"),
+    "remove_padding": _replaced("actor.use_remove_padding", "model.use_remove_padding"),
+    "fused_kernels": _replaced("actor.use_fused_kernels", "model.use_fused_kernels"),
     "shuffled_updates": Switch("actor.data_loader_seed", "actor.shuffle"),
     "lora": Switch(
         "rollout.layered_summon model.lora_alpha model.target_modules model.exclude_modules model.lora.*", _HAS_LORA,

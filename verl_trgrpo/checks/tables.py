@@ -183,7 +183,7 @@ class Condition(ast.NodeTransformer):
         if key.partition(".")[0] not in SECTIONS:
             raise ValueError(f"{key}: is not below a known section; begin the key with one of {', '.join(SECTIONS)}")
         self.keys[full(key)] = None
-        return ast.parse(f"view[{full(key)!r}]", mode="eval").body
+        return ast.parse(f"view.compared({full(key)!r})", mode="eval").body
 
     def visit_Call(self, node: ast.Call) -> ast.expr:
         raise ValueError(f"{ast.unparse(node)}: is a call; ask for a key or a fact")

@@ -19,8 +19,9 @@ from verl_trgrpo.data.prompts import ModelConfig, RolloutPrompts, default_agent_
 from verl_trgrpo.data.rows import SINGLE_TURN, UnreadableFileError
 from verl_trgrpo.data.verl_files import DataFile, open_as_verl
 from verl_trgrpo.runs.compose import ComposedRun, changed_values, loggers_of
-from verl_trgrpo.runs.keys import ACTOR, MODEL, MODEL_PATH, selected
+from verl_trgrpo.runs.keys import ACTOR, LOSS, MODEL, MODEL_PATH, selected
 from verl_trgrpo.runs.run_directory import is_finished
+from verl_trgrpo.verl_plugin.loss_names import VERLS_NAMES
 
 TRAINING = "data.train_files"
 DATA = (TRAINING, "data.val_files")
@@ -55,6 +56,10 @@ class RunView:
     def __getitem__(self, key: str) -> Any:
         """Return the value of a dotted key of the configuration; None where it does not exist or has none."""
         return selected(self.config, key)
+
+    def compared(self, key: str) -> Any:
+        """Return a setting as tables of checks compare it: a loss with token weights has the name of veRL's loss."""
+        return VERLS_NAMES.get(str(self[key]), self[key]) if key == f"{LOSS}.loss_mode" else self[key]
 
     def finding(self, key: str, reason: str, level: Level = Level.ERROR) -> Finding:
         """Return a finding about a setting: its key and value, and the reason."""

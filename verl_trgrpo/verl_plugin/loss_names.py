@@ -4,6 +4,7 @@
 # ``rollout_is_weights`` after their own clip. vanilla is the loss of TR-GRPO.
 _TOKEN_WISE = ("dppo_tv", "dppo_kl", "gspo", "sapo", "cispo", "clip_cov", "kl_cov", "gpg", "dro")
 WEIGHTED = {"vanilla": "tr_grpo"} | {name: f"tr_{name}" for name in _TOKEN_WISE}
+VERLS_NAMES = {own: name for name, own in WEIGHTED.items()}
 LOSS_MODES = ("tr_grpo", "aspo", *(f"tr_{name}" for name in _TOKEN_WISE))
 # Those that do not, and why.
 WITHOUT_WEIGHTS = {
