@@ -106,4 +106,29 @@ def test_a_word_is_named_exactly_where_its_gradient_is_that_of_grpo(setting):
 
 def test_the_finding_says_which_word_and_what_to_set():
     [finding] = loss_findings(RunView(composition("fipo", *ONE)))
-    assert "algorithm=fipo" in finding.message and "ppo_mini_batch_size=32" in finding.message
+    assert "fipo" in finding.message and "ppo_mini_batch_size=32" in finding.message
+
+
+SHAPING = f"{ACTOR}.policy_loss.shaping"
+# Words with settings, and the last part of the key that is named with one update a batch, and with two.
+WEIGHTS = {
+    # Its clip range alone is left, without which one update is GRPO.
+    "algorithm=stare ...positive=1": ("ppo_mini_batch_size", "name"),
+    "algorithm=stare ...positive=1 ...negative=0.9": (None, None),
+    "algorithm=stare ...target_entropy=0.01": (None, None),
+    "algorithm=rsi ...lower=0 ...upper=1e9": ("name", "name"),
+    "algorithm=tr_ha_dw shaping=fipo": ("name", None),
+    "algorithm=tr_dapo_clip shaping=stapo ...max_prob=1e-5": (None, None),
+    "algorithm=gspo shaping=taco ...alpha=1e-5": (None, None),
+    "algorithm=tr_ha_dw shaping=uniform": (None, None),
+    "algorithm=advantage_reweighting_old": (None, None),
+}
+
+
+@pytest.mark.parametrize("words", WEIGHTS)
+def test_weights_of_1_are_named(words):
+    word, *more = words.replace("...", f"{SHAPING}.").removeprefix("algorithm=").split()
+    for size, named in zip((64, 32), WEIGHTS[words], strict=True):
+        run = composition(word, *more, ONE[0], f"{ACTOR}.ppo_mini_batch_size={size}")
+        found = [each.where.rpartition(".")[2] for each in loss_findings(RunView(run))]
+        assert found == ([named] if named else [])

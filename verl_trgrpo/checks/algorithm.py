@@ -16,7 +16,7 @@ from verl_trgrpo.config import OWN_CONFIGS
 from verl_trgrpo.core import TokenWeighting
 from verl_trgrpo.core.shaping import REMEDIES
 from verl_trgrpo.runs.compose import algorithm_settings, resolved, verl_defaults
-from verl_trgrpo.runs.keys import ACTOR, CORRECTION, LOSS, ROLLOUT, flat
+from verl_trgrpo.runs.keys import ACTOR, CORRECTION, LOSS, ROLLOUT, SHAPING, flat
 from verl_trgrpo.verl_plugin.loss_names import LOSS_MODES, WEIGHTED
 
 # Points between 0 and 1 at which weights are compared with the clip.
@@ -120,43 +120,38 @@ def _input_findings(view: RunView, loss: Any) -> list[Finding]:
 
 
 def _idle_findings(view: RunView, actor: Any) -> list[Finding]:
-    """Warn about a loss that is GRPO's wherever the policy is the old one, in a run whose policy always is.
+    """Warn about a loss that is GRPO's, and about weights of 1, wherever the policy is the old one, in a run whose policy always
+    is; and about weights that are always 1.
 
     Nothing lists such losses: the gradients are computed, on-policy and off-policy, for veRL's and this project's losses.
     """
-    from verl_trgrpo.verl_plugin.gradient_probe import gradient_of, stock
+    from verl_trgrpo.verl_plugin.gradient_probe import alike, stock, unweighted
 
     key, whole, epochs = f"{ACTOR}.ppo_mini_batch_size", view["data.train_batch_size"], f"{ACTOR}.ppo_epochs"
     several = view[key] is None or whole is None or view[key] < whole or view[epochs] != 1
-    loss, grouped = actor.policy_loss, view["algorithm.adv_estimator"] in ("grpo", "tr_grpo")
-    if (
-        several
-        or not grouped
-        or view[f"{CORRECTION}.bypass_mode"]
-        or getattr(loss, "lopti", None)
-        or loss.loss_mode not in _PROBED
-    ):
+    once, loss = not several and not view[f"{CORRECTION}.bypass_mode"], actor.policy_loss
+    grouped = view["algorithm.adv_estimator"] in ("grpo", "tr_grpo")
+    if getattr(loss, "lopti", None) or loss.loss_mode not in _PROBED:
         return []
+    update = f"with data.train_batch_size={whole} and {epochs}=1 a batch is one update, in which the policy is the old one and"
+    fix = (
+        f"set {key}={max(1, (whole or 1) // 2)}, or {CORRECTION}.bypass_mode=true to take the rollout's for the old one"
+    )
     try:
-        alike = [
-            torch.allclose(gradient_of(actor, off_policy), gradient_of(stock(actor), off_policy), 1e-9, 1e-12)
-            for off_policy in (False, True)
-        ]
+        if once and grouped and alike(actor, stock(actor), False) and not alike(actor, stock(actor), True):
+            word = view.choices.get("algorithm") or loss.loss_mode
+            reason = f"{update} the loss of {word} has the gradient of veRL's vanilla loss, as algorithm=grpo; {fix}"
+            return [view.finding(key, reason, Level.WARNING)]
+        weighted = isinstance(loss, TokenWeighting) and loss.shaping.name != "uniform"
+        if not weighted or not alike(actor, unweighted(actor), False):
+            return []
+        always = alike(actor, unweighted(actor), True)
     except Exception:  # of a shaping of the user's own, which the run will report
         return []
-    if alike != [True, False]:
-        return []
-    word = (
-        f"algorithm={view.choices['algorithm']}"
-        if view.choices.get("algorithm")
-        else f"{LOSS}.loss_mode={loss.loss_mode}"
-    )
-    reason = (
-        f"with data.train_batch_size={whole} and {epochs}=1 a batch is one update, in which the policy is the old one and the "
-        f"loss of {word} has the gradient of veRL's vanilla loss, as algorithm=grpo; set {key}={max(1, whole // 2)}, or "
-        f"{CORRECTION}.bypass_mode=true for the probabilities of the rollout as old ones"
-    )
-    return [view.finding(key, reason, Level.WARNING)]
+    reason = f"{update} every token has the weight 1; {fix}"
+    if always:
+        reason = "no likely or rare token that was tried has another weight than 1; change the parameters, or set shaping=uniform"
+    return [view.finding(f"{SHAPING}.name", reason, Level.WARNING)] if always or once else []
 
 
 def _errors_of(check: Callable[[], object]) -> list[Finding]:
