@@ -74,11 +74,14 @@ def test_all_unknown_keys_are_named_at_once(tmp_path):
 
 def test_a_method_without_a_word_is_answered_by_what_the_page_says():
     page = (Path(__file__).parents[2] / "docs/related_methods.md").read_text()
-    bullets = dict(re.findall(r"^- \*\*(.+?)\*\* ((?:.|\n(?!- |\n))*)", page.partition("## Not here")[2], re.MULTILINE))
+    bullets = dict(
+        re.findall(r"^- \*\*(.+?)\*\* ((?:.|\n(?!- |\n))*)", page.partition("## Without a word")[2], re.MULTILINE)
+    )
     assert bullets.keys() == WITHOUT_WORD.keys()
     for name, reason in WITHOUT_WORD.items():
-        assert reason in " ".join(bullets[name].replace("`", "").split())
+        assert reason in re.sub(r"\[(.+?)\]\(.*?\)", r"\1", " ".join(bullets[name].replace("`", "").split()))
         assert reason in message_of("trgrpo_trainer", f"algorithm={name.lower().replace('-', '_').replace(' ', '_')}")
+    assert "did you mean raft?" in message_of("trgrpo_trainer", "algorithm=RAFT")
 
 
 @pytest.mark.parametrize(

@@ -35,14 +35,17 @@ _OWN_SHAPING = (
 )
 # Methods that have no word, by their letters and digits, and what docs/related_methods.md says about them.
 WITHOUT_WORD = {
-    "ETPO": "learns Q-values by soft Bellman updates of single tokens; it is not a policy loss (arXiv 2402.06700)",
-    "ESPO": "is a method for diffusion language models (arXiv 2512.03759)",
-    "Training-Free GRPO": "changes the prompt, not the model (arXiv 2510.08191)",
-    "THR": "needs a weight for the tokens of right answers that its public text does not give (arXiv 2510.03669)",
-    "T-SPMO": (
-        "gives a token credit by the responses of its group that share the text before it, which a loss does not see "
-        "(arXiv 2504.20834)"
-    ),
+    **dict.fromkeys(("LUSPO", "F-GRPO", "WAPO"), "is a recipe of docs/write_your_own.md"),
+    "VESPO": "is a loss of your own, not a weight (docs/write_your_own.md)",
+    "CW-GRPO": "weighs search rounds by a judge's score, a column per token that no reward here writes",
+    "PPO": "is veRL's own default, with a critic: a run of ppo_trainer without algorithm=",
+    "ReMax": "needs the reward of a greedy response, which veRL's v1 trainer does not compute",
+    "S-GRPO": "is algorithm=random_subset here, in its manner",
+    "ETPO": "learns Q-values by soft Bellman updates of single tokens; it is not a policy loss",
+    "ESPO": "is a method for diffusion language models",
+    "Training-Free GRPO": "changes the prompt, not the model",
+    "THR": "needs a weight for the tokens of right answers that its public text does not give",
+    "T-SPMO": "gives a token credit by the responses of its group that share the text before it, which a loss does not see",
     "IcePop": (
         "is veRL's own mask: algorithm.rollout_correction.rollout_rs=token_k1 "
         "algorithm.rollout_correction.rollout_rs_threshold=0.5_2.0"
