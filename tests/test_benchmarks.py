@@ -1,6 +1,8 @@
 """Benchmarks call what they measure; the check for a GPU, on the processor: what it compares, counts and calls a failure."""
 
+import json
 import math
+import re
 import sys
 
 import pytest
@@ -64,6 +66,19 @@ def test_a_training_without_its_steps_or_with_a_gradient_that_is_not_finite_fail
     (tmp_path / "metrics-1.jsonl").write_text(line)
     row = check.training("name", [sys.executable, "-c", code], tmp_path, 1)
     assert row.ok is False and ("SystemExit" not in code or "broken" in row.found)
+
+
+def test_the_page_has_the_ratios_of_its_record():
+    [runner] = load_scripts(ROOT / "benchmarks", "run_all")
+    found = json.loads((ROOT / "docs/measurements/benchmarks.json").read_text())["benchmarks"]
+    rows = [row for row in (ROOT / "docs/benchmarks.md").read_text().splitlines() if " | at most " in row]
+    lines = runner.aims(found)
+    assert len(lines) == len(rows) == len(runner.AIMS) + 1
+    for line in lines:
+        ratio, bound, verdict = re.search(r": ([\d.]+), at most ([\d.]+): (.+)", line).groups()
+        assert [
+            f"at most {bound} " in row and ("not met" in row) is (verdict != "met") for row in rows if ratio in row
+        ] == [True]
 
 
 @pytest.fixture(scope="module")
