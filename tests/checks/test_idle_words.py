@@ -106,7 +106,7 @@ def test_a_word_is_named_exactly_where_its_gradient_is_that_of_grpo(setting):
 
 def test_the_finding_says_which_word_and_what_to_set():
     [finding] = loss_findings(RunView(composition("fipo", *ONE)))
-    assert "fipo" in finding.message and "ppo_mini_batch_size=32" in finding.message
+    assert "algorithm=fipo" in finding.message and "ppo_mini_batch_size=32" in finding.message
 
 
 SHAPING = f"{ACTOR}.policy_loss.shaping"

@@ -139,7 +139,7 @@ def _idle_findings(view: RunView, actor: Any) -> list[Finding]:
     )
     try:
         if once and grouped and alike(actor, stock(actor), False) and not alike(actor, stock(actor), True):
-            word = view.choices.get("algorithm") or loss.loss_mode
+            word = f"algorithm={view.choices['algorithm']}" if view.choices.get("algorithm") else loss.loss_mode
             reason = f"{update} the loss of {word} has the gradient of veRL's vanilla loss, as algorithm=grpo; {fix}"
             return [view.finding(key, reason, Level.WARNING)]
         weighted = isinstance(loss, TokenWeighting) and loss.shaping.name != "uniform"
