@@ -139,9 +139,9 @@ def test_a_setting_that_is_switched_off_is_reported_and_one_that_is_on_is_not(na
         assert key not in [each.where for each in found(override, *given, *on)]
 
 
-# Values far from the defaults, so that they meet some of the tokens.
+# Values that change what happens to some of the tokens, where the loss reads them.
 OF_THE_LOSS = {
-    "clip_ratio_low": 0.95, "clip_ratio_high": 0.9, "clip_ratio_c": 1.01, "loss_agg_mode": "token-sum", "tau_neg": 3.0,
+    "clip_ratio_low": 0.95, "clip_ratio_high": 0.01, "clip_ratio_c": 1.01, "loss_agg_mode": "token-sum", "tau_neg": 3.0,
 }  # fmt: skip
 
 
