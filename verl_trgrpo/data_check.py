@@ -45,7 +45,7 @@ from verl_trgrpo.data.verl_files import (
 )
 from verl_trgrpo.tasks.answer_form import asked_form
 from verl_trgrpo.tasks.ground_truths import LITERAL_GOLDS, accepts, literal_findings, reward_findings
-from verl_trgrpo.tasks.registry import DefaultReward, known_agents
+from verl_trgrpo.tasks.registry import default_reward_problem, import_external_modules, known_agents, task_key_of
 from verl_trgrpo.tasks.whole_files import WholeFile
 
 # In the order of the report; docs/data.md says what each finds. All but the first two check single rows.
@@ -85,7 +85,7 @@ class CheckOptions(Options):
     template: tuple[str, ...] = ()
     max_prompt_length: Annotated[int | None, "[1, inf)"] = None
     prompt_key: str = "prompt"
-    reward: DefaultReward | None = None
+    reward: str | None = None
     no_rewards: bool = False
     strict: bool = False
     all: bool = False
@@ -99,6 +99,9 @@ class CheckOptions(Options):
             messages.append(f"tokenizer={self.tokenizer} is not a directory; give the directory of a local model")
         if self.template and self.tokenizer is None:
             messages.append(f"template={' '.join(self.template)}: needs a tokenizer; give one with --tokenizer")
+        import_external_modules()  # which may bring rewards
+        if problem := default_reward_problem(self.reward):
+            messages.append(f"reward={self.reward}: {problem}")
         if self.reward and self.no_rewards:
             messages.append(f"reward={self.reward}: --no-rewards uses no reward; leave one of the two out")
         return messages
@@ -311,22 +314,20 @@ class SeenPrompts:
     With `compare_truths`, ground truths are equal if the reward takes one for the other, not only if they are written alike.
     """
 
-    def __init__(self, default: DefaultReward | None = None, compare_truths: bool = True) -> None:
-        from verl_trgrpo.tasks.knights_and_knaves.logic import puzzle_key  # loads numpy
-
-        self._puzzle_key, self._default, self._compare_truths = puzzle_key, default, compare_truths
+    def __init__(self, default: str | None = None, compare_truths: bool = True) -> None:
+        self._default, self._compare_truths = default, compare_truths
         self._different = {_TRAIN: 0, _TEST: 0}
         # By role: hash of a key of equal prompts -> first row that has it, and its ground truth.
         self._first: dict[str, dict[int, tuple[str, str]]] = {_TRAIN: {}, _TEST: {}}
 
     def findings(self, role: str, row: RawRow, where: str) -> Iterator[tuple[str, Finding]]:
         """Check that a prompt is new among files of its role, and a test prompt not in a train file; remember it."""
-        keys = row_keys(row, self._puzzle_key(row))
+        keys = row_keys(row, task_key_of(row))
         truth = json.dumps(ground_truth_of(row), sort_keys=True, default=str)
         met = self._met(role, keys)
         self._different[role] += bool(keys) and not any(key.startswith("text:") for key, _, _ in met)
         for key, place, other_truth in met[:1]:
-            # An equal puzzle with other names rightly has another ground truth.
+            # What is equal but for its names rightly has another ground truth.
             if key.startswith("text:") and not self._are_equal(row, truth, other_truth):
                 golds = f"{shorten(ground_truth_of(row), 60)}, there {shorten(json.loads(other_truth), 60)}"
                 # Published test sets, such as PopQA, ask the same of different things; training would punish right answers.
@@ -356,7 +357,8 @@ class SeenPrompts:
 
 
 def _same(key: str, place: str) -> str:
-    return f"same prompt as {place}" if key.startswith("text:") else f"same puzzle as {place}, names aside"
+    noun = key.partition(":")[0]
+    return f"same prompt as {place}" if noun == "text" else f"same {noun} as {place}, names aside"
 
 
 class PromptLengths:

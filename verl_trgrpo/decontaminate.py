@@ -3,7 +3,7 @@
 A train row is contaminated by a test row if one of these holds:
 
 - equal prompts (see `normalize_text`);
-- rows that mean the same for their task: Knights-and-Knaves puzzles that differ only in names and order;
+- rows that mean the same for their task: puzzles that differ only in names and order;
 - overlap: at least the share `threshold` of the words of the test row's question is in runs of `ngram` words (n-grams)
   that the train row's question contains, too, and the train row's question has all of its numbers: problems that differ in
   their numbers are different ones. A question with fewer words has to equal the whole other question, word by word. Two
@@ -19,6 +19,7 @@ words in more than `_MAX_TESTS_OF_RUN` test rows is a phrase, which does not tel
 
 from __future__ import annotations
 
+import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -40,20 +41,25 @@ from verl_trgrpo.data.rows import (
     display_names,
     extra_info_of,
     file_problems,
+    normalize_text,
     read_schema,
     row_keys,
     spoken_messages,
 )
 from verl_trgrpo.data.verl_files import read_rows
-from verl_trgrpo.tasks.math.words import words_of
+from verl_trgrpo.tasks.registry import known_spellings, task_key_of
 
-EQUAL_PROMPT, EQUAL_PUZZLE, OVERLAP = "equal prompt", "equal puzzle", "overlap"
+EQUAL_PROMPT, OVERLAP = "equal prompt", "overlap"
 _MAX_SHOWN = 10
 _MAX_TESTS_OF_RUN = 100
 # A run of words belongs to an instruction from this share of a file's rows on; of a train file these first rows are read.
 _SHARE_OF_INSTRUCTION = 0.1
 _MIN_ROWS_OF_INSTRUCTION = 20
 _SAMPLED_ROWS = 2000
+# Characters of scripts without spaces are words by themselves.
+_WORD = re.compile(
+    r"[\u3040-\u30ff\u4e00-\u9fff]|[^\W\d_\u3040-\u30ff\u4e00-\u9fff]+|\d+(?:\.\d+)?|[-+*/=<>]"
+)  # 面; area; 3.5; +
 
 
 @dataclass(frozen=True)
@@ -95,7 +101,8 @@ class ContaminationOptions(Options):
 class Match:
     """A contaminated train row and the test row that it matches best; rows count from 0.
 
-    The reason is `EQUAL_PROMPT`, `EQUAL_PUZZLE` or `OVERLAP`; `share` is that of the test question's words, in (0, 1].
+    The reason is `EQUAL_PROMPT`, ``equal`` and the task's noun, such as ``equal puzzle``, or `OVERLAP`; `share` is that of the
+    test question's words, in (0, 1].
     """
 
     train_row: int
@@ -128,8 +135,8 @@ class _Question:
     words: tuple[str, ...]
 
     @property
-    def is_puzzle(self) -> bool:
-        return any(key.startswith("task:") for key in self.keys)
+    def has_task_key(self) -> bool:
+        return any(not key.startswith("text:") for key in self.keys)
 
     @property
     def numbers(self) -> set[str]:
@@ -206,13 +213,18 @@ def find_contamination(options: ContaminationOptions, progress: Progress = no_pr
 
 
 def _questions(path: Path, name: str, progress: Progress) -> Iterator[_Question]:
-    from verl_trgrpo.tasks.knights_and_knaves.logic import puzzle_key  # loads numpy
-
     schema, count = read_schema(path)
     if "prompt" not in schema.names:
         raise ValueError(f"{path} has no column prompt (found {', '.join(schema.names)})")
     for row in progress(read_rows(path, ["prompt", "extra_info", "reward_model"]), count, name):
-        yield _Question(row_keys(row, puzzle_key(row)), tuple(words_of(question_text(row))))
+        yield _Question(row_keys(row, task_key_of(row)), tuple(words_of(question_text(row))))
+
+
+def words_of(text: str) -> list[str]:
+    """Return the words of a question in the spelling of the tasks, in lower case: runs of letters, numbers, and single signs."""
+    for spelled in known_spellings():
+        text = spelled(text)
+    return _WORD.findall(normalize_text(text))
 
 
 def question_text(row: RawRow) -> str:
@@ -243,7 +255,8 @@ class _TestIndex:
         found: dict[int, tuple[str, float]] = {}
         for key in question.keys:
             for test in self._by_key.get(key, ()):
-                found.setdefault(test, (EQUAL_PROMPT if key.startswith("text:") else EQUAL_PUZZLE, 1.0))
+                noun = key.partition(":")[0]
+                found.setdefault(test, (EQUAL_PROMPT if noun == "text" else f"equal {noun}", 1.0))
         covered = self._covered(question)
         numbers = question.numbers if covered else frozenset()
         shares = {
@@ -253,7 +266,7 @@ class _TestIndex:
         }
         if question.words:
             equal = self._by_key.get(question.words, ())
-            shares |= {test: 1.0 for test in equal if not (question.is_puzzle and self._tests[test].is_puzzle)}
+            shares |= {test: 1.0 for test in equal if not (question.has_task_key and self._tests[test].has_task_key)}
         for test, share in shares.items():
             if share >= self._options.threshold:
                 found.setdefault(test, (OVERLAP, round(share, 4)))
@@ -265,7 +278,7 @@ class _TestIndex:
         for run in runs_of(question.words, self._options.ngram):
             places = self._by_run.get(run, [])
             for test, position in places if len(places) <= _MAX_TESTS_OF_RUN else ():
-                if not (question.is_puzzle and self._tests[test].is_puzzle):
+                if not (question.has_task_key and self._tests[test].has_task_key):
                     covered[test].update(range(position, position + len(run)))
         return covered
 

@@ -121,7 +121,7 @@ def test_the_empty_data_source_of_deepscalers_script_is_mathematics(sound_run, t
     write(tmp_path / "train.parquet", rows_of(""))
     [finding, *_] = data_findings(view_of(sound_run))
     assert (finding.where, finding.level) == ("data.train_files", Level.WARNING)
-    assert "20 of 20 rows" in finding.message and "mathematics" in finding.message
+    assert "20 of 20 rows" in finding.message and "scored as math" in finding.message
     assert data_findings(view_of(sound_run, f"+{DEFAULT_REWARD_KEY}=math"))[:1] != [finding]
 
 

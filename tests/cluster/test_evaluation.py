@@ -75,7 +75,7 @@ def test_questions_that_need_searches_are_evaluated_with_the_training_loop(tmp_p
     settings += ["deadline=600", "max_concurrency=4"]
     words = (
         "--model", SEARCHING, "--data", tmp_path / "data" / "test.parquet", "--limit", 96, "--temperature", 1.0, "--k", 2,
-        "--max-tokens", 272, "--out", out, "--search", *settings,
+        "--max-tokens", 272, "--out", out, "--agent", *settings,
     )  # fmt: skip
     with server_process(tmp_path / "index", tmp_path / "server.log") as server:
         table = evaluate(*words, f"url={server.url}")

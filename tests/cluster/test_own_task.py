@@ -35,7 +35,7 @@ def test_a_task_of_another_package_is_trained_and_evaluated(tmp_path, tiny_run, 
     responses = [json.loads(line) for line in (run_dir / "rollouts" / "1.jsonl").read_text().splitlines()]
     assert len(responses) == 8 and all("score" in line for line in responses)
     table = evaluate(
-        "--model", run_dir, "--data", data / "test.parquet", "--out", tmp_path / "out", "--search", "text=Think."
+        "--model", run_dir, "--data", data / "test.parquet", "--out", tmp_path / "out", "--agent", "text=Think."
     )
     assert "capitals" in table
     lines = [json.loads(line) for line in (tmp_path / "out" / "test.jsonl").read_text().splitlines()]

@@ -94,7 +94,7 @@ def test_so_is_a_recipe_with_one_also_by_way_of_the_environment(tmp_path, monkey
 @pytest.mark.parametrize(
     "words",
     [
-        ["eval", "--model", URL, "--data", "x"], ["eval", f"--search=url={URL}"], ["data", "build", "math", "--source", URL],
+        ["eval", "--model", URL, "--data", "x"], ["eval", f"--agent=url={URL}"], ["data", "build", "math", "--source", URL],
         ["search", "serve", f"--index={URL}"], ["report", URL], ["export", URL, "--out", "x"], [URL], ["doctor", URL],
     ],
 )  # fmt: skip

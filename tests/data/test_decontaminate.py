@@ -20,9 +20,9 @@ from verl_trgrpo.decontaminate import (
     contamination_text,
     find_contamination,
     manifest_path,
+    words_of,
     write_clean,
 )
-from verl_trgrpo.tasks.math.words import words_of
 
 
 def texts(count, words=30, seed=0, alphabet="abcdefghij"):

@@ -123,6 +123,6 @@ def test_normalized_text_is_canonical(text):
 def test_the_key_of_a_prompt_is_its_conversation_without_the_system():
     system, asked, answer = ({"role": role, "content": role.upper()} for role in ("system", "user", "assistant"))
     assert row_keys({"prompt": [system, asked, answer, asked]}) == ("text:user assistant user",)
-    assert row_keys({"prompt": [system]}, "k") == ("text:system", "task:k")
+    assert row_keys({"prompt": [system]}, "k") == ("text:system", "k")
     for odd in (None, "x", [], ["x"], [{"role": "user"}], [{"content": 3}]):
         assert row_keys({"prompt": odd}) == ()

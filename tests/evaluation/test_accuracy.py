@@ -134,4 +134,4 @@ def test_what_the_agent_loop_says_about_the_response_reaches_the_reward():
     text = "<information><answer>Paris</answer></information><answer>Rome</answer>"
     extra = {"model_text": ["<search>x</search>", "<answer>Rome</answer>"], "rollout_metrics": {"failed_searches": 2.0}}
     (verdict,) = verdicts([asked], [Response(0, 0, text, 1, False, extra)])
-    assert (verdict.acc, verdict.failed_searches) == (0.0, 2)
+    assert (verdict.acc, verdict.counts) == (0.0, {"failed_searches": 2.0})

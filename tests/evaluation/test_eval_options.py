@@ -7,8 +7,9 @@ from tests.data.checked_files import row, write
 from verl_trgrpo.cli.main import main
 from verl_trgrpo.data.prompts import default_agent_of
 from verl_trgrpo.evaluation.evaluate import evaluate, load_evaluable_rows
-from verl_trgrpo.evaluation.options import PRESETS, EvalOptions, Sampling
+from verl_trgrpo.evaluation.options import EvalOptions, presets
 from verl_trgrpo.runs.run_directory import write_config
+from verl_trgrpo.tasks.task import Sampling
 
 
 def test_all_problems_come_in_one_message(tmp_path):
@@ -21,7 +22,7 @@ def test_all_problems_come_in_one_message(tmp_path):
 
 def test_presets_are_valid_and_what_is_given_overrides_them(tmp_path):
     file = write(tmp_path / "a.parquet", [row(0)])
-    for preset, sampling in PRESETS.items():
+    for preset, sampling in presets().items():
         assert EvalOptions(model="model", data=(file,), preset=preset).sampling == sampling
     options = EvalOptions(model="model", data=(file,), preset="aime", max_tokens=4096, temperature=0.7)
     assert options.sampling == Sampling(16, 0.7, 0.95, 4096)
@@ -55,9 +56,9 @@ def test_rows_that_cannot_be_evaluated_are_named(tmp_path):
     ("given", "used", "named"),
     [
         (
-            {"search": ("url=http://127.0.0.1:1/retrieve", "max_searches=4")},
+            {"agent": ("url=http://127.0.0.1:1/retrieve", "max_searches=4")},
             {"agent_name": "trgrpo_search"},
-            ["search=", "agent_name", "3 rows"],
+            ["agent=", "agent_name", "3 rows"],
         ),
         ({"reward": "math"}, {"data_source": "own"}, ["reward=math", "3 rows"]),
     ],
@@ -76,7 +77,7 @@ def test_an_option_that_no_row_uses_is_an_error(tmp_path, given, used, named):
 
 def test_settings_of_the_loop_of_the_rows_are_checked_before_the_model_is_opened(tmp_path):
     file = write(tmp_path / "a.parquet", [row(0, agent_name="trgrpo_search")])
-    given = EvalOptions(model=str(tmp_path / "none"), data=(file,), out=tmp_path / "out", search=("topk=0", "tokp=1"))
+    given = EvalOptions(model=str(tmp_path / "none"), data=(file,), out=tmp_path / "out", agent=("topk=0", "tokp=1"))
     with pytest.raises(ValueError, match="2 problems") as caught:
         evaluate(given)
     assert "topk=0" in str(caught.value) and "tokp" in str(caught.value) and not (tmp_path / "out").exists()
@@ -105,7 +106,7 @@ def test_rows_without_a_name_search_where_the_run_of_the_checkpoint_does(tmp_pat
     checkpoint = tmp_path / "run" / "global_step_3"
     checkpoint.mkdir(parents=True)
     write_config(composed(["agent=search_tags"]).config, tmp_path / "run")
-    options = EvalOptions(model=str(checkpoint), data=(data,), out=tmp_path / "out", search=("max_searches=4",))
+    options = EvalOptions(model=str(checkpoint), data=(data,), out=tmp_path / "out", agent=("max_searches=4",))
     with pytest.raises(ValueError, match="checkpoint"):  # the rows use the option, and the checkpoint is incomplete
         evaluate(options)
 

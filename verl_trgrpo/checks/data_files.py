@@ -20,7 +20,7 @@ from verl_trgrpo.runs.keys import AGENT, REWARD, REWARD_MODEL, ROLLOUT
 from verl_trgrpo.tasks.ground_truths import LITERAL_GOLDS, literal_findings, reward_findings
 from verl_trgrpo.tasks.registry import (
     DEFAULT_REWARD_KEY,
-    DEFAULT_REWARDS,
+    default_reward_problem,
     guessed_reward,
     has_reward,
     known_agent_loops,
@@ -214,10 +214,8 @@ def default_reward(config: DictConfig) -> Any:
 
 def default_reward_findings(config: DictConfig) -> list[Finding]:
     default = default_reward(config)
-    if default is None or default in DEFAULT_REWARDS:
-        return []
-    hint = did_you_mean(str(default), DEFAULT_REWARDS)
-    return [Finding.error(DEFAULT_REWARD_KEY, f"{DEFAULT_REWARD_KEY}={default}: unknown; {hint}")]
+    problem = default_reward_problem(default)
+    return [Finding.error(DEFAULT_REWARD_KEY, f"{DEFAULT_REWARD_KEY}={default}: {problem}")] if problem else []
 
 
 def _no_reward(config: DictConfig, source: str) -> str:

@@ -51,9 +51,7 @@ def check(options: CheckOptions) -> int:
     """
     from verl_trgrpo.common.findings import Level
     from verl_trgrpo.data_check import check_files
-    from verl_trgrpo.tasks.registry import import_external_modules
 
-    import_external_modules()
     with interruptible() as progress:
         report = check_files(options, progress)
     show(report.render(), end="")

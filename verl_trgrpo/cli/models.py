@@ -14,7 +14,7 @@ from verl_trgrpo.common.options import Options
 from verl_trgrpo.common.progress import interruptible
 from verl_trgrpo.common.text import show
 from verl_trgrpo.evaluation.options import EvalOptions
-from verl_trgrpo.tasks.registry import DEFAULT_REWARD_KEY, DefaultReward
+from verl_trgrpo.tasks.registry import DEFAULT_REWARD_KEY
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class PreviewOptions(RunOptions, Options):
 
     prompts: Annotated[int, "[1, inf)"] = 4
     samples: Annotated[int, "[1, inf)"] = 4
-    reward: DefaultReward | None = None
+    reward: str | None = None
 
 
 def preview(options: PreviewOptions) -> int:
@@ -65,7 +65,7 @@ def evaluate(options: EvalOptions) -> int:
     examples:
       verl-trgrpo eval --model runs/tr_grpo/global_step_350 --data data/kk/test.parquet --preset kk
       verl-trgrpo eval --model models/search-3b --data data/search_qa/test.parquet --preset search_qa \\
-          --search url=http://127.0.0.1:8000/retrieve max_searches=4
+          --agent url=http://127.0.0.1:8000/retrieve max_searches=4
 
     notes:
       --out receives the responses, their scores, report.json and report.txt.

@@ -359,7 +359,7 @@ def spoken_messages(prompt: Any) -> list[tuple[Any, str]]:
 def row_keys(row: RawRow, task_key: str | None = None) -> tuple[str, ...]:
     """Return keys of which two rows share one exactly if they ask the same; none for an empty prompt.
 
-    They begin with ``text:``, or with ``task:`` for the `task_key`, which rows of a task share that mean the same.
+    One begins with ``text:``; the `task_key`, which rows of a task share that mean the same, with a noun of the task.
     """
     text = normalize_text("\n".join(content for _, content in spoken_messages(row.get("prompt"))))
-    return (*(("text:" + text,) if text else ()), *(("task:" + task_key,) if task_key else ()))
+    return (*(("text:" + text,) if text else ()), *((task_key,) if task_key else ()))

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 import pandas
 
@@ -12,10 +12,10 @@ from verl_trgrpo.common.progress import Progress, no_progress
 from verl_trgrpo.common.text import text_table
 from verl_trgrpo.compare.statistics import FEWEST_FOR_BOOTSTRAP, Estimate, mean_interval, pass_at_k
 from verl_trgrpo.compare.tables import interval_text
-from verl_trgrpo.data.rows import Row
+from verl_trgrpo.data.rows import COUNTS, Row
 from verl_trgrpo.evaluation.response_store import Response
 from verl_trgrpo.tasks import compute_score
-from verl_trgrpo.tasks.registry import DefaultReward
+from verl_trgrpo.tasks.registry import known_agent_loops
 
 _METHOD = (
     "[...]: 95 %, over prompts with all their samples; none below five prompts, or where all agree. pass@j is the unbiased "
@@ -31,13 +31,13 @@ class Verdict:
         acc: 1.0 right, 0.0 wrong, None not known.
         format_ok: as in the reward's Score.
         reason: why it is not known: ``timed_out``, ``gold`` (the ground truth was not understood) or the reward's error.
-        failed_searches: of a searching response.
+        counts: what its agent loop counted.
     """
 
     acc: float | None
     format_ok: float = 0.0
     reason: str = ""
-    failed_searches: int = 0
+    counts: Mapping[str, float] = field(default_factory=dict)
 
 
 ScoredResponse = tuple[Row, Response, Verdict]
@@ -47,7 +47,7 @@ def score_responses(
     rows: Sequence[Row],
     responses: Sequence[Response],
     progress: Progress = no_progress,
-    default_reward: DefaultReward | None = None,
+    default_reward: str | None = None,
 ) -> list[ScoredResponse]:
     """Return each response to the rows of one file with its row and the verdict on it, in order."""
     by_position = {row.position: row for row in rows}
@@ -55,7 +55,7 @@ def score_responses(
     return [_score(by_position[response.row], response, default_reward) for response in shown]
 
 
-def _score(row: Row, response: Response, default_reward: DefaultReward | None) -> ScoredResponse:
+def _score(row: Row, response: Response, default_reward: str | None) -> ScoredResponse:
     try:
         given = response.reward_input(row)
         score = compute_score(row.data_source, response.text, row.ground_truth, given, default_reward=default_reward)
@@ -63,7 +63,8 @@ def _score(row: Row, response: Response, default_reward: DefaultReward | None) -
         return row, response, Verdict(None, reason=f"{type(error).__name__}: {error}"[:300])
     reason = "gold" if score["gold_unparseable"] else "timed_out" if score["timed_out"] else ""
     acc = None if reason else score["acc"]
-    return row, response, Verdict(acc, score["format_ok"], reason, int(score.get("failed_searches", 0)))
+    counts = {name: score[name] for name in response.extra.get(COUNTS) or ()}
+    return row, response, Verdict(acc, score["format_ok"], reason, counts)
 
 
 @dataclass(frozen=True)
@@ -79,7 +80,7 @@ class Source:
         format_ok: mean over all responses.
         tokens: mean over all responses.
         cut: share of responses that ended at a length limit.
-        failed_searches: sum over all responses.
+        counts: of the agent loop, sums over all responses.
     """
 
     prompts: int
@@ -90,7 +91,7 @@ class Source:
     format_ok: float
     tokens: float
     cut: float
-    failed_searches: int
+    counts: dict[str, float]
 
 
 @dataclass(frozen=True)
@@ -135,7 +136,7 @@ def summarize(items: Sequence[ScoredResponse], k: int, seed: int) -> Summary:
             avg=share(averages[-1], seed=seed),
             pass_at={j: share(values, seed=seed) for j, values in each.items()},
             no_verdict=int(responses["acc"].isna().sum()),
-            failed_searches=int(responses["failed_searches"].sum()),
+            counts=pandas.DataFrame([*responses["counts"]]).sum().to_dict(),
             **means,
         )
     if len(sources) < 2:
@@ -157,6 +158,7 @@ def share(*groups: Sequence[float], seed: int) -> Estimate | None:
 def summary_text(summary: Summary) -> str:
     """Return the table with its notes, ending with a line break."""
     rows, notes = [], []
+    failures = {name: advice for loop in known_agent_loops().values() for name, advice in loop.failures.items()}
     for name, source in summary.sources.items():
         rows.append(
             {
@@ -172,8 +174,9 @@ def summary_text(summary: Summary) -> str:
         )
         if source.no_verdict:
             notes.append(f"{name}: accuracies leave out responses without a verdict (reasons: .verdicts.jsonl file)")
-        if source.failed_searches:
-            notes.append(f"{name}: {source.failed_searches} searches failed; see the search server's log")
+        for count, advice in failures.items():
+            if source.counts.get(count):
+                notes.append(f"{name}: {source.counts[count]:.0f} {count.replace('_', ' ')}; {advice}")
     if summary.mean_of_sources:
         means = _accuracies(summary.k, summary.mean_of_sources, summary.mean_of_sources_pass_at_k)
         rows.append({"data source": "mean of sources", **means})

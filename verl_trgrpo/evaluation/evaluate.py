@@ -22,10 +22,8 @@ from verl_trgrpo.data.verl_files import load_rows, read_rows
 from verl_trgrpo.evaluation.checkpoint import find_model, fingerprint, merged_model
 from verl_trgrpo.evaluation.options import EvalOptions
 from verl_trgrpo.tasks.registry import (
-    DefaultReward,
     find_reward,
     has_reward,
-    import_external_modules,
     known_agent_loops,
 )
 from verl_trgrpo.tasks.task import imported
@@ -51,7 +49,6 @@ def evaluate(options: EvalOptions, progress: Progress = no_progress) -> tuple[st
     from verl_trgrpo.evaluation.generation import Job, make_responses
     from verl_trgrpo.evaluation.response_store import open_store
 
-    import_external_modules()
     default_agent = default_agent_of(options.prompt_settings(options.model))
     rows = load_evaluable_rows(
         options.data, options.limit, options.seed, default_reward=options.reward, default_agent=default_agent
@@ -87,14 +84,17 @@ def evaluate(options: EvalOptions, progress: Progress = no_progress) -> tuple[st
 def _arguments(options: EvalOptions, model: str, digests: list[str]) -> dict[str, Any]:
     """Return everything that decides the responses.
 
-    The address of the search server may change between two attempts; the budget of a trajectory may not.
+    The `places` of an agent loop may change between two attempts; the budget of a trajectory may not.
     """
+    places = {name for loop in known_agent_loops().values() for name in loop.places}
     return {
         "model": fingerprint(model),
         "data": [{"file": path.name, "sha256": digest} for path, digest in zip(options.data, digests, strict=True)],
         **asdict(options.sampling),
         **{name: getattr(options, name) for name in ("seed", "limit")},
-        "search": {name: value for name, value in OmegaConf.from_dotlist([*options.search]).items() if name != "url"},
+        "agent": {
+            name: value for name, value in OmegaConf.from_dotlist([*options.agent]).items() if name not in places
+        },
         "prompts": OmegaConf.to_container(options.prompt_settings(model), resolve=True),
     }
 
@@ -105,10 +105,10 @@ def option_problems(options: EvalOptions, rows: Sequence[Row]) -> list[str]:
     loops = [loop for name, loop in known_agent_loops().items() if name in agents and loop.options]
     checks = [partial(imported(loop.options), options.loop_settings(loop)) for loop in loops]
     messages = [found.message for check in checks for found in findings_of(check, "")]
-    if options.search and not loops:
+    if options.agent and not loops:
         messages.append(
-            f"search={' '.join(options.search)}: none of the {len(rows)} rows has the agent_name of a loop with settings, such "
-            f"as {next(iter(known_agent_loops()))}; give rows that have it, or leave --search out"
+            f"agent={' '.join(options.agent)}: none of the {len(rows)} rows has the agent_name of a loop with settings, such "
+            f"as {next(iter(known_agent_loops()))}; give rows that have it, or leave --agent out"
         )
     if options.reward and all(has_reward(row.data_source) for row in rows):
         messages.append(
@@ -122,7 +122,7 @@ def load_evaluable_rows(
     limit: int | None,
     seed: int,
     own_rewards: bool = True,
-    default_reward: DefaultReward | None = None,
+    default_reward: str | None = None,
     default_agent: str = SINGLE_TURN,
     prompt_key: str = "prompt",
 ) -> list[list[Row]]:
@@ -146,7 +146,7 @@ def load_evaluable_rows(
     return found
 
 
-def _check_evaluable(path: Path, rows: Sequence[Row], own_rewards: bool, default_reward: DefaultReward | None) -> None:
+def _check_evaluable(path: Path, rows: Sequence[Row], own_rewards: bool, default_reward: str | None) -> None:
     try:
         for data_source in {row.data_source for row in rows} if own_rewards else ():
             find_reward(data_source, default_reward)

@@ -25,6 +25,7 @@ from verl_trgrpo.runs.compose import resolved, selected
 from verl_trgrpo.runs.keys import LOSS, MODEL_PATH, flat
 from verl_trgrpo.runs.records import ConfigKeys, read_record, read_trainer_options
 from verl_trgrpo.runs.references import check_references, inert
+from verl_trgrpo.tasks.registry import known_agent_loops
 
 CONFIG_FILE = "config.yaml"  # veRL's configuration, which made the checkpoints of the directory
 # Keys of run.json: the length that a training was asked for which reached its end, the last step of any training, the first
@@ -45,7 +46,6 @@ MAY_CHANGE = (
     "trainer.log_val_generations", "trainer.validation_data_dir", "trainer.rollout_data_dir", "trainer.default_local_dir",
     "trainer.resume_mode", "trainer.resume_from_path", "ray_kwargs", "global_profiler",
     "actor_rollout_ref.actor.checkpoint", "critic.checkpoint",
-    "actor_rollout_ref.rollout.custom.search.url",  # the same documents may be served at another address
 )  # fmt: skip
 _MAX_SHOWN, _MAX_VALUE = 5, 100
 # Bytes at each end of a data file that its fingerprint covers.
@@ -83,7 +83,9 @@ def write_config(config: DictConfig, run_dir: Path) -> None:
 
 
 def check_same_run(config: DictConfig, run_dir: Path, words: Sequence[str] = ()) -> None:
-    """Refuse a run directory whose checkpoints were made by another configuration; `MAY_CHANGE` lists what may differ.
+    """Refuse a run directory whose checkpoints were made by another configuration.
+
+    What `MAY_CHANGE` lists may differ, and the `places` of agent loops.
 
     Nothing is checked where ``config.yaml`` does not exist.
 
@@ -113,10 +115,15 @@ def check_same_run(config: DictConfig, run_dir: Path, words: Sequence[str] = ())
 
 def _differences(there: Mapping[str, Any], here: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
     """Return both values of each key that differs and may not, in the order of the keys."""
+    may_change = MAY_CHANGE + tuple(
+        f"actor_rollout_ref.rollout.custom.{loop.section}.{name}"
+        for loop in known_agent_loops().values()
+        for name in loop.places
+    )
     return {
         key: tuple(as_plain_yaml(side[key])[:_MAX_VALUE] if key in side else "not set" for side in (there, here))
         for key in sorted(there.keys() | here.keys())
-        if there.get(key) != here.get(key) and not key.startswith(MAY_CHANGE)
+        if there.get(key) != here.get(key) and not key.startswith(may_change)
     }
 
 

@@ -15,7 +15,6 @@ from verl_trgrpo.common.text import shorten
 from verl_trgrpo.data.rows import COUNTS
 from verl_trgrpo.tasks.answer_form import RewardInput, reward_input
 from verl_trgrpo.tasks.registry import (
-    DefaultReward,
     find_reward,
     has_reward,
     known_data_sources,
@@ -25,12 +24,13 @@ from verl_trgrpo.tasks.registry import (
     register_reward,
     register_task,
 )
-from verl_trgrpo.tasks.task import AgentLoop, Builder, GroundTruthError, Score, Scoring, Task
+from verl_trgrpo.tasks.task import AgentLoop, Builder, GroundTruthError, Sampling, Score, Scoring, Task
 
 __all__ = [
     "AgentLoop",
     "Builder",
     "GroundTruthError",
+    "Sampling",
     "Score",
     "Scoring",
     "Task",
@@ -56,7 +56,7 @@ def compute_score(
     ground_truth: Any,
     extra_info: Mapping[str, Any] | None = None,
     *,
-    default_reward: DefaultReward | None = None,
+    default_reward: str | None = None,
     **options: Any,
 ) -> dict[str, float]:
     """Score one response with the reward of its data source.
@@ -123,7 +123,7 @@ def score_response(
     ground_truth: Any,
     extra_info: Mapping[str, Any] | None = None,
     *,
-    default_reward: DefaultReward | None = None,
+    default_reward: str | None = None,
     **options: Any,
 ) -> dict[str, float]:
     """Return the fields of `Score` as `compute_score` does, but raise for a ground truth that cannot be read.

@@ -341,23 +341,25 @@ def _box_answer(text: str, matches: list[re.Match[str]]) -> str | None:
 def _joined_boxes(text: str, matches: list[re.Match[str]]) -> list[_Box] | None:
     """Return the last box and those in front that are joined to it, with the names between; None where it is open or its
     sentence has another box in front that is not."""
-    boxes: list[_Box] = []
+    boxes: list[_Box] = []  # from the last to the first
     for match in reversed(matches):
         box = _box(text, match)
         if box is None:
-            return boxes or None
+            break
         if not boxes:
-            boxes = [box]
-        elif box.end <= boxes[0].start:  # not around the next
-            between = text[box.end : boxes[0].start]
+            boxes.append(box)
+        elif box.end <= boxes[-1].start:  # not around the next
+            between = text[box.end : boxes[-1].start]
             joint = None if _PARAGRAPH.search(between) else _JOINT.fullmatch(between)
             if joint:
                 name = (joint["name"] or "").rstrip(" \n\t$\\(")
-                boxes[0] = replace(boxes[0], content=name + boxes[0].content)
-                boxes.insert(0, box)
+                boxes[-1] = replace(boxes[-1], content=name + boxes[-1].content)
+                boxes.append(box)
+            elif _BREAK.search(between):
+                break
             else:
-                return boxes if _BREAK.search(between) else None
-    return boxes
+                return None
+    return boxes[::-1] or None
 
 
 def _box(text: str, match: re.Match[str]) -> _Box | None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
+from functools import partial
 from itertools import product
 from typing import Any
 
@@ -20,8 +21,7 @@ from verl_trgrpo.tasks.answer_form import (
     reward_input,
     state_answer,
 )
-from verl_trgrpo.tasks.registry import DefaultReward, guessed_reward, mismatch_of, unknown_source
-from verl_trgrpo.tasks.task import ReferenceResponse
+from verl_trgrpo.tasks.registry import alternatives_of, guessed_reward, mismatch_of, unknown_source
 
 LITERAL_GOLDS = "literal golds"
 """The check that asks with a wrong answer whether the reward understands a ground truth that it takes as it is written."""
@@ -39,7 +39,7 @@ _WRONG = "-98765.4321"
 USUAL_FORMS: tuple[AnswerForm, ...] = ("tags", "box")
 
 
-def reward_findings(row: RawRow, where: str, default: DefaultReward | None = None) -> Iterator[tuple[str, Finding]]:
+def reward_findings(row: RawRow, where: str, default: str | None = None) -> Iterator[tuple[str, Finding]]:
     """Check that a row's data source has a reward, which gives a response with the ground truth full marks.
 
     Also check that the ground truth can be that of the prompt.
@@ -70,7 +70,7 @@ def reward_findings(row: RawRow, where: str, default: DefaultReward | None = Non
         yield "ground truth", foreign
 
 
-def _foreign_finding(row: RawRow, source: str, where: str, default: DefaultReward | None) -> Finding | None:
+def _foreign_finding(row: RawRow, source: str, where: str, default: str | None) -> Finding | None:
     """Return a finding if the ground truth is another prompt's: by the task, or by question and solution of `extra_info`."""
     prompt, truth, extra_info = prompt_text(row.get("prompt")), ground_truth_of(row), extra_info_of(row)
     if reason := mismatch_of(source, prompt, truth, extra_info, default):
@@ -93,7 +93,7 @@ def _final_answer(solution: str) -> str | None:
     return read_answer(solution, "hashes") or read_answer(solution, "box")
 
 
-def _gold_finding(row: RawRow, source: str, where: str, default: DefaultReward | None) -> Finding | None:
+def _gold_finding(row: RawRow, source: str, where: str, default: str | None) -> Finding | None:
     """Score responses that state the ground truth in the form that the prompt asks for; return a finding unless one is right.
 
     Raises:
@@ -110,14 +110,14 @@ def _gold_finding(row: RawRow, source: str, where: str, default: DefaultReward |
 
 
 def _stated_gold_finding(
-    row: RawRow, source: str, where: str, form: AnswerForm | None, default: DefaultReward | None
+    row: RawRow, source: str, where: str, form: AnswerForm | None, default: str | None
 ) -> Finding | None:
     """Score responses that state the ground truth in a form; return a finding unless one gets `acc` 1.0 and a wrong one less."""
     truth = ground_truth_of(row)
     given = reward_input(extra_info_of(row), row.get("prompt"))
     shown, stated = shorten(truth), f" in the form {state_answer('...', form)}" if form else ""
     found = Finding.error(where, f"the ground truth {shown} contains no answer")
-    for response in _gold_responses(truth, reference_response_of(source, default), form):
+    for response in _gold_responses(source, truth, form, default):
         if response is None:
             return Finding.not_checked("", f"{source} has no reference response for some rows")
         verdict = score_response(source, response, truth, given, default_reward=default)
@@ -137,7 +137,7 @@ class _LiteralFinding(Finding):
 
 
 def _wrong_finding(
-    row: RawRow, source: str, where: str, form: AnswerForm | None, default: DefaultReward | None
+    row: RawRow, source: str, where: str, form: AnswerForm | None, default: str | None
 ) -> Finding | None:
     """Score responses with a wrong answer; return a finding if one is right, or tells that the ground truth is not understood."""
     truth = ground_truth_of(row)
@@ -162,9 +162,9 @@ def literal_findings(where: str, literal: int, rows: int) -> Iterator[Finding]:
         )
 
 
-def _gold_responses(truth: Any, reference: ReferenceResponse | None, form: AnswerForm | None) -> Iterator[str | None]:
+def _gold_responses(source: Any, truth: Any, form: AnswerForm | None, default: str | None) -> Iterator[str | None]:
     """Yield responses that state a ground truth, in a form or in the usual ones; one of them should get full marks."""
-    if reference:
+    if reference := reference_response_of(source, default):
         response = reference(truth)
         opening = state_answer("\n", form).partition("\n")[0].rstrip() if form else ""
         if response is None or opening in response:
@@ -173,54 +173,51 @@ def _gold_responses(truth: Any, reference: ReferenceResponse | None, form: Answe
         elsewhere = (read_answer(response, other) for other in ANSWER_FORMS)
         answers = [next((answer for answer in elsewhere if answer is not None), response)]
     else:
-        answers = _answers(truth)
+        answers = _answers(truth, partial(alternatives_of, source, default=default))
     for answer, each in product(answers, [form] if form else USUAL_FORMS):
         yield from (thought + state_answer(answer, each) for thought in ("<think></think>", ""))
 
 
-def answers_of(row: RawRow, default: DefaultReward | None = None) -> list[str]:
+def answers_of(row: RawRow, default: str | None = None) -> list[str]:
     """Return the answers that a row's ground truth accepts; [] if they cannot be read."""
     with suppress(
         Exception
     ):  # a reference response may be anybody's code; the check of the reward reports what it raises
-        reference, truth = reference_response_of(row.get("data_source"), default), ground_truth_of(row)
+        source, truth = row.get("data_source"), ground_truth_of(row)
+        reference = reference_response_of(source, default)
         if reference is None:
-            return _answers(truth)
+            return _answers(truth, partial(alternatives_of, source, default=default))
         response = reference(truth)
         read = [read_answer(response, form) for form in ANSWER_FORMS] if response else []
         return [answer for answer in read if answer is not None] or [*filter(None, [response])]
     return []
 
 
-def _answers(truth: Any) -> list[str]:
+def _answers(truth: Any, alternatives: Callable[[str], list[str]]) -> list[str]:
     """Return the strings that a ground truth accepts: itself, its alternatives, or those under a mapping's usual key."""
     if isinstance(truth, Mapping):
         for key in ("solution_text_format", "target"):
             if truth.get(key):
-                return _answers(truth[key])
+                return _answers(truth[key], alternatives)
         truth = list(truth.values())
     if isinstance(truth, list):
-        return [answer for value in truth for answer in _answers(value)]
+        return [answer for value in truth for answer in _answers(value, alternatives)]
     if truth is None:
         return []
     if isinstance(truth, str) and (items := listed(truth)):
-        return [*(answer for item in items for answer in _answers(item)), truth]
-    if "OR" not in str(truth):
-        return [str(truth)]
-    from verl_trgrpo.tasks.math.equality import alternatives  # loads the mathematics
-
+        return [*(answer for item in items for answer in _answers(item, alternatives)), truth]
     named = alternatives(str(truth))  # "0.09 OR \\frac{9}{100}" in mathematics
     return [str(truth), *(named if len(named) > 1 else [])]
 
 
-def accepts(row: RawRow, truth: Any, stated: Any, default: DefaultReward | None) -> bool:
+def accepts(row: RawRow, truth: Any, stated: Any, default: str | None) -> bool:
     """Return whether a response that states one ground truth is right for another; False without a reward, or if it raises."""
     source = row.get("data_source")
     if not has_reward(source, default):
         return False
     given = reward_input(extra_info_of(row), row.get("prompt"))
     try:
-        responses = _gold_responses(stated, reference_response_of(source, default), asked_form(row.get("prompt")))
+        responses = _gold_responses(source, stated, asked_form(row.get("prompt")), default)
         return any(
             score_response(str(source), response, truth, given, default_reward=default)["acc"] == 1.0
             for response in responses

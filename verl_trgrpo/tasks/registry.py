@@ -12,16 +12,17 @@ from collections.abc import Callable, Mapping
 from dataclasses import fields
 from fnmatch import fnmatchcase
 from functools import cache
-from typing import Any, Literal, TypeVar, get_args
+from typing import Any, TypeVar
 
 from verl_trgrpo.common.text import did_you_mean, shorten
-from verl_trgrpo.data.rows import SINGLE_TURN, TOOL_AGENT
+from verl_trgrpo.data.rows import SINGLE_TURN, TOOL_AGENT, RawRow
 from verl_trgrpo.tasks.task import (
     AgentLoop,
     Builder,
     Mismatch,
     ReferenceResponse,
     RewardFunction,
+    Sampling,
     Scoring,
     Task,
     imported,
@@ -36,10 +37,6 @@ _FOLDERS = (
 )
 
 Reward = TypeVar("Reward", bound=RewardFunction)
-
-DefaultReward = Literal["kk", "math", "math_dapo", "minerva", "search_qa"]
-"""The data sources of this package whose reward can score those that have none."""
-DEFAULT_REWARDS: tuple[DefaultReward, ...] = get_args(DefaultReward)
 
 DEFAULT_REWARD_KEY = "reward.custom_reward_function.reward_kwargs.default_reward"
 
@@ -95,9 +92,11 @@ def register_task(task: Task) -> None:
 _known = Task()
 for _folder in _FOLDERS:
     register_task(importlib.import_module(f"verl_trgrpo.tasks.{_folder}").TASK)
+# The data source whose reward scores the rows with an empty one, by the task that claims these.
+_GUESSED = next(name for name, scoring in _known.rewards.items() if scoring is _known.foreign[""])
 
 
-def find_reward(data_source: Any, default: DefaultReward | None = None) -> RewardFunction:
+def find_reward(data_source: Any, default: str | None = None) -> RewardFunction:
     """Return the reward of a data source; an exact name takes precedence over one with `*`.
 
     Args:
@@ -121,17 +120,17 @@ def unknown_source(data_source: Any) -> str:
     close = difflib.get_close_matches(data_source.casefold(), names) if isinstance(data_source, str) else []
     hint = f" (close names: {', '.join(names[name] for name in close)})" if close else ""
     return (
-        f"no reward for the data source {shorten(data_source)}{hint}; choose one for such rows (--reward math, in a "
-        f"configuration +{DEFAULT_REWARD_KEY}=math)"
+        f"no reward for the data source {shorten(data_source)}{hint}; choose one for such rows (--reward {_GUESSED}, in a "
+        f"configuration +{DEFAULT_REWARD_KEY}={_GUESSED})"
     )
 
 
-def has_reward(data_source: Any, default: DefaultReward | None = None) -> bool:
+def has_reward(data_source: Any, default: str | None = None) -> bool:
     """Return whether `find_reward` finds a reward; imports nothing."""
     return _find(data_source, default) is not None
 
 
-def reference_response_of(data_source: Any, default: DefaultReward | None = None) -> ReferenceResponse | None:
+def reference_response_of(data_source: Any, default: str | None = None) -> ReferenceResponse | None:
     """Return the `reference_response` that a data source was registered with, or None."""
     found = _find(data_source, default)
     return imported(found.reference_response) if found and found.reference_response else None
@@ -142,20 +141,32 @@ def mismatch_of(
     prompt: str,
     ground_truth: Any,
     extra_info: Mapping[str, Any],
-    default: DefaultReward | None = None,
+    default: str | None = None,
 ) -> str:
     """Return why a ground truth cannot be that of a prompt, by what the task of a data source knows, or ""."""
     found = _find(data_source, default)
     return imported(found.mismatch)(prompt, ground_truth, extra_info) if found and found.mismatch else ""
 
 
-def guessed_reward(data_source: Any, default: DefaultReward | None = None) -> str:
+def alternatives_of(data_source: Any, text: str, default: str | None = None) -> list[str]:
+    """Return the answers that the text of a ground truth names for the reward of a data source, itself if one."""
+    found = _find(data_source, default)
+    return imported(found.alternatives)(text) if found and found.alternatives else [text]
+
+
+def default_reward_problem(name: Any) -> str:
+    """Return why a name cannot be that of the default reward, "" if it can."""
+    names = sorted(name for name in _known.rewards if "*" not in name)
+    return "" if name is None or name in names else f"unknown; {did_you_mean(str(name), names)}"
+
+
+def guessed_reward(data_source: Any, default: str | None = None) -> str:
     """Return a warning if a data source is an empty name, whose reward is a guess, and none was chosen for it; else ""."""
     if data_source != "" or default is not None:
         return ""
     return (
-        "data_source is empty, as DeepScaleR's script leaves it, so the row is scored as mathematics; name the reward of such "
-        f"rows (--reward math, in a configuration +{DEFAULT_REWARD_KEY}=math)"
+        f"data_source is empty, so the row is scored as {_GUESSED}; name the reward of such rows (--reward {_GUESSED}, in a "
+        f"configuration +{DEFAULT_REWARD_KEY}={_GUESSED})"
     )
 
 
@@ -199,14 +210,30 @@ def known_agent_loops() -> Mapping[str, AgentLoop]:
     return _known.agent_loops
 
 
+def known_presets() -> Mapping[str, Sampling]:
+    """Return the sampling of protocols of evaluation by the word of ``eval --preset``."""
+    return _known.presets
+
+
+def known_spellings() -> list[Callable[[str], str]]:
+    """Return the functions that write a question in one spelling."""
+    return [*map(imported, _known.spellings.values())]
+
+
+def task_key_of(row: RawRow) -> str | None:
+    """Return a text that rows share which ask the same in other words, after the task's noun and a colon, or None."""
+    found = ((noun, imported(function)(row)) for noun, function in _known.row_keys.items())
+    return next((f"{noun}:{key}" for noun, key in found if key), None)
+
+
 def known_agents() -> tuple[str, ...]:
     """Return the names of veRL's agent loops and of the tasks', sorted; all of them begin with the rendered prompt of the row."""
     return tuple(sorted({SINGLE_TURN, TOOL_AGENT, *_known.agent_loops}))
 
 
-def _find(data_source: Any, default: DefaultReward | None = None) -> Scoring | None:
-    if default is not None and default not in DEFAULT_REWARDS:
-        raise ValueError(f"default_reward={shorten(default)}: unknown; {did_you_mean(str(default), DEFAULT_REWARDS)}")
+def _find(data_source: Any, default: str | None = None) -> Scoring | None:
+    if default is not None and not (isinstance(default, str) and default in _known.rewards):
+        raise ValueError(f"default_reward={shorten(default)}: {default_reward_problem(default)}")
     if not isinstance(data_source, str):
         return None
     rewards = _known.rewards

@@ -62,11 +62,13 @@ class Scoring:
         reference_response: likewise; returns a response that states a given ground truth and must get full marks.
         mismatch: likewise; of the text of a prompt, its ground truth and extra_info, returns why this cannot be the ground
             truth of the prompt, or "".
+        alternatives: likewise; returns the answers that the text of a ground truth names, itself if it names one.
     """
 
     reward: RewardFunction | str
     reference_response: ReferenceResponse | str | None = None
     mismatch: Mismatch | str | None = None
+    alternatives: Callable[[str], list[str]] | str | None = None
 
 
 @dataclass(frozen=True)
@@ -97,6 +99,8 @@ class AgentLoop:
         options: ``module:function``; reads the settings, a mapping or None, and raises a ValueError for wrong ones.
         opened: ``module:function``; of the settings, an asynchronous context in which an evaluation makes its responses. Raises a
             ValueError if they cannot be made.
+        places: settings that say where something is, such as an address; they may differ between the attempts of a run.
+        failures: what to look at where one of the loop's counts (``rollout_metrics``) is not 0, by its name.
     """
 
     loop: str
@@ -104,6 +108,18 @@ class AgentLoop:
     section: str = ""
     options: str = ""
     opened: str = ""
+    places: tuple[str, ...] = ()
+    failures: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """Samples per prompt, temperature (0: greedy), top-p, and maximum number of tokens of a response."""
+
+    k: int
+    temperature: float
+    top_p: float
+    max_tokens: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,12 +132,19 @@ class Task:
             matches decides. A reward that is registered under one of them takes precedence.
         builders: by the word of ``verl-trgrpo data build``.
         agent_loops: by the name that rows have as ``agent_name``.
+        presets: sampling of a protocol of evaluation, by the word of ``eval --preset``.
+        row_keys: by a noun for what a row holds, ``module:function``; of a row, returns a text that rows share which ask the same
+            in other words, or None for a row of another kind.
+        spellings: by what is spelled, ``module:function``; returns a question in one spelling.
     """
 
     rewards: dict[str, Scoring] = field(default_factory=dict)
     foreign: dict[str, Scoring] = field(default_factory=dict)
     builders: dict[str, Builder] = field(default_factory=dict)
     agent_loops: dict[str, AgentLoop] = field(default_factory=dict)
+    presets: dict[str, Sampling] = field(default_factory=dict)
+    row_keys: dict[str, str] = field(default_factory=dict)
+    spellings: dict[str, str] = field(default_factory=dict)
 
 
 def imported(function: Any) -> Any:

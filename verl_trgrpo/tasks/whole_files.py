@@ -10,7 +10,6 @@ from verl_trgrpo.common.findings import Finding
 from verl_trgrpo.common.text import shorten
 from verl_trgrpo.data.rows import RawRow, ground_truth_of, is_chat, normalize_text, row_keys
 from verl_trgrpo.tasks.ground_truths import answers_of
-from verl_trgrpo.tasks.registry import DefaultReward
 
 # Rows with different prompts below which nothing is said of what all of them have.
 _FEWEST = 20
@@ -38,7 +37,7 @@ class WholeFile:
     examples in an instruction do not.
     """
 
-    def __init__(self, default: DefaultReward | None = None) -> None:
+    def __init__(self, default: str | None = None) -> None:
         self._default = default
         self._prompts: Counter[int] = Counter()
         self._truths: Counter[int] = Counter()

@@ -143,6 +143,34 @@ RIGHT = {
     "no answer as gold": ("$", "$"),
     "words in front": ("7", "the answer is 7"),
     "base left out": ("52_8", "52"),
+    "pairs of named values": ("p=5,q=2;p=7,q=2", "(7,2),(5,2)"),
+    "named values joined by or": ("(2,5),(7,1)", r"x=7,y=1 \text{ or } x=2,y=5"),
+    "range of a function": ("0<f(x)<1", "(0,1)"),
+    "segments whose names are words": (r"\frac{NO}{BO}=\frac{1}{\sqrt{6}}", r"\frac{\sqrt6}{6}"),
+    "ratio with a name": ("AE:DE = 2:1", "2:1"),
+    "index in text": (r"y_{\text{max}} = 6", "6"),
+    "brackets around the array of a factor": (
+        r"\frac{1}{2}\left[\begin{array}{rr}4 & 1 \\ 0 & 6\end{array}\right]",
+        r"\begin{pmatrix}2&\frac12\\0&3\end{pmatrix}",
+    ),
+    "sum of vectors in parentheses": (
+        r"c_1\left[\begin{array}{r}1\\2\end{array}\right]e^{t}+c_2\left(\left[\begin{array}{r}1\\0\end{array}\right]t+\left[\begin{array}{r}3\\1\end{array}\right]\right)",
+        r"\begin{pmatrix}c_1e^t+c_2(t+3)\\2c_1e^t+c_2\end{pmatrix}",
+    ),
+    "name of a set": (r"M \cap N = \{x \mid 0<x<1\}", "(0,1)"),
+    "set of one equation": ("-1", r"\{x \mid x=-1\}"),
+    "family in a set": (r"\{\beta \mid \beta=2k\pi+\frac{\pi}{3}, k\in\mathbb{Z}\}", r"\frac{\pi}{3}+2n\pi"),
+    "cases with conditions in parentheses": (
+        r"\begin{cases} x & (x>0) \\ -x & (x \leq 0)\end{cases}",
+        r"\begin{cases} -x & x \leq 0 \\ x & x>0\end{cases}",
+    ),
+    "compound unit with and": (r"3 \text{ hours and } 20 \text{ minutes}", r"200 \text{ minutes}"),
+    "ordinal with a word": ("16", "16th day"),
+    "qualifiers of each value": (
+        r"f(x)=-1, f(x)=x+1",
+        r"f(x)=-1 \text{ for all } x, \text{ and } f(x)=x+1 \text{ for all } x",
+    ),
+    "phrases joined by and": ("line segment, circle", r"\text{circle and line segment}"),
 }
 
 WRONG = {
@@ -269,6 +297,26 @@ WRONG = {
     "two letters as units": ("6", "6gs"),
     "unit of unknown words": ("12", r"12\text{ red zebras}"),
     "interval of conditions for union": (r"(0,1) \cup (2,3)", "[0<x<1, 2<x<3)"),
+    "pairs of named values, one changed": ("p=5,q=2;p=7,q=2", "(7,2),(5,3)"),
+    "named values in pairs of other names": ("x=2,y=5;x=7,y=1", "x=2,y=5;x=7,z=1"),
+    "one of two pairs": ("x=2,y=5;x=7,y=1", "x=2,y=5"),
+    "range of another function": ("0<f(x)<1", "0<g(x)<1"),
+    "another index": (r"y_{\text{max}} = 6", r"y_{\text{min}} = 6"),
+    "factor of a matrix left out": (
+        r"\frac{1}{2}\left[\begin{array}{rr}4 & 1 \\ 0 & 6\end{array}\right]",
+        r"\begin{pmatrix}4&1\\0&6\end{pmatrix}",
+    ),
+    "sum of vectors, one factor changed": (
+        r"2\left(\begin{pmatrix}1\\0\end{pmatrix}t+\begin{pmatrix}3\\1\end{pmatrix}\right)",
+        r"\begin{pmatrix}2t+3\\2\end{pmatrix}",
+    ),
+    "intersection for another set": (r"M \cap N = \{x \mid 0<x<1\}", r"M \cup N = (0,1)"),
+    "set of another equation": ("-1", r"\{x \mid x=1\}"),
+    "family with another period": (r"\{\beta \mid \beta=2k\pi+\frac{\pi}{3}, k\in\mathbb{Z}\}", r"\frac{\pi}{3}+n\pi"),
+    "ordinal of another number": ("16", "17th day"),
+    "ordinal with an unknown word": ("16", "16th zebra"),
+    "index that denies": ("5", r"x_{\text{not}} = 5"),
+    "one of two phrases": ("line segment, circle", r"\text{circle}"),
 }
 
 # By kind of spelling: (gold, answer) that are right, and those that are wrong.

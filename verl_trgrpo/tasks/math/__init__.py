@@ -1,9 +1,10 @@
 """Mathematics data sets: DeepScaleR's training problems and its five test sets."""
 
-from verl_trgrpo.tasks.task import Builder, Scoring, Task
+from verl_trgrpo.tasks.task import Builder, Sampling, Scoring, Task
 
 _MATH, _DAPO, _MINERVA = (
-    Scoring(f"{__name__}.reward:{name}") for name in ("score_math", "score_dapo", "score_minerva")
+    Scoring(f"{__name__}.reward:{name}", alternatives=f"{__name__}.equality:alternatives")
+    for name in ("score_math", "score_dapo", "score_minerva")
 )
 # `math500` is MATH-500, too.
 _FOREIGN = (
@@ -32,4 +33,6 @@ TASK = Task(
             f"{__name__}.rows:build_deepscaler", "build those of DeepScaleR's problems and its five test sets"
         )
     },
+    presets={"aime": Sampling(16, 0.6, 0.95, 32768)},
+    spellings={"mathematics": f"{__name__}.words:in_one_spelling"},
 )

@@ -73,11 +73,6 @@ _MEANINGS = {
 _COMPOUND = re.compile(r"(?<![0-9.])([0-9]+(?:\.[0-9]+)?)\\text\{ ?([a-zA-Z]+) ?\}")  # 2\text{ h }30\text{ min}
 _UNEQUAL = re.compile(rf"({VARIABLE})\\neq ?([^,]+(?:,-?[0-9./]+)*)")  # x\neq 1,2
 _ABSOLUTE = re.compile(rf"\|(?!{COMPLEX})({VARIABLE})\|(<|>|\\leq|\\geq) ?([^-|=<>]+)")  # |x|<3
-_TERM = re.compile(
-    r"(?P<before>[^&,]*?)(?P<array>\\begin\{(?P<kind>[pbB]?(?:small)?matrix|array)\}(?:(?!\\begin).)*\\end\{(?P=kind)\}"
-    r"|(?<![fgh])\([^()]*,[^()]*\))(?P<behind>(?![_^!'])[^&,]*)",
-    re.DOTALL,
-)  # 2\begin{pmatrix}1&2\end{pmatrix}; t(1,2)
 _CASES = re.compile(
     r"(?:(?:\\\{)?\\begin\{array\}|\\begin\{cases\})(.*)\\end\{(?:array|cases)\}(?:\\\})?", re.DOTALL
 )  # \begin{cases}x&x>0\end{cases}; \{\begin{array}x&x>0\end{array}
@@ -176,8 +171,8 @@ def _read(text: str) -> Form:
         return REAL_LINE
     return (
         _read_set_builder(text)
-        or _read_inequality(text)
         or _read_bracketed(text)
+        or _read_inequality(text)
         or _read_combination(text)
         or _read_ratio(text)
         or _read_single(text)
@@ -193,7 +188,7 @@ def _parts(text: str, separator: str) -> list[str]:
 def _read_list(parts: list[str]) -> Form:
     items: list[Form] = []
     for part in parts:
-        form = _read(part)
+        form = _read(split_qualifier(part))
         # A plus-minus sign makes a list within the list: `1\pm\sqrt{5},-2` has three values. A set is one value.
         flat = form.kind == "list" and form.name is None and not form.braces
         items.extend(form.items if flat else [form])
@@ -207,10 +202,13 @@ def _read_list(parts: list[str]) -> Form:
 
 
 def _read_set_builder(text: str) -> Form | None:
-    r"""Read `\{x\mid1<x<2\}` as the interval, and conditions joined by "or" as their union."""
+    r"""Read `\{x\mid1<x<2\}` as the interval, conditions joined by "or" as their union, and `\{x\mid x=3k,k\in\mathbb{Z}\}`."""
     if (match := _SET_OF.fullmatch(text)) is None:
         return None
-    form = _read(_LOGICAL_OR.sub("," + OR, match[2]).strip())
+    condition = split_qualifier(_LOGICAL_OR.sub("," + OR, match[2]).strip())
+    form = _read(condition)
+    if form.kind == "value" and form.name == match[1]:
+        return form if condition != match[2] or CONSTANT.fullmatch(form.text) else None
     conditions = form.items if form.kind == "list" and not form.name else (form,)
     named = all(item.name == match[1] and item.kind not in ("word", "relation") for item in conditions)
     return form if named and any(item.items for item in conditions) else None
@@ -249,13 +247,28 @@ def _read_combination(text: str) -> Form | None:
     r"""Read matrices or points with factors, such as `3\begin{pmatrix}1&2\end{pmatrix}` and `(1,2)+t(3,5)`, cell by cell."""
     signs = [match for match, depth in brackets(text, "|(?P<sign>[-+])") if match["sign"] and depth == 0]
     ends = [(0, 0), *(match.span() for match in signs), (len(text), len(text))]
-    terms = [(text[a:b], _TERM.fullmatch(text[b:c])) for (a, b), (c, _) in pairwise(ends) if text[a:c]]
-    factors = [sign + (term["before"] + term["behind"] or "1") for sign, term in terms if term]
-    arrays = [_read_bracketed(term["array"]) for _, term in terms if term]
-    shapes = {(form.kind, tuple(len(row.items) for row in form.items)) for form in arrays if form}
+    terms = [(text[a:b], _split_vector(text[b:c])) for (a, b), (c, _) in pairwise(ends) if text[a:c]]
+    factors = [sign + (term[0] or "1") for sign, term in terms if term]
+    forms = [term[1] for _, term in terms if term]
+    shapes = {(form.kind, tuple(len(row.items) for row in form.items)) for form in forms}
     if len(factors) < len(terms) or len(shapes) != 1 or (r"\begin" not in text and not {"1", "+1"} & {*factors}):
         return None
-    return _combined(factors, [form for form in arrays if form])
+    return _combined(factors, forms)
+
+
+def _split_vector(term: str) -> tuple[str, Form] | None:
+    r"""Return the factor and the matrix or point of a term such as `2e^t(1,2)`, also where that is a sum in parentheses."""
+    opened, places = 0, []
+    for match, depth in brackets(term):
+        opened = match.start() if match["open"] and depth == 1 else opened
+        if match["close"] and depth == 0 and re.search(r"\\begin|^\([^()]*,", term[opened : match.end()]):
+            places.append((opened, match.end()))
+    if len(places) != 1 or term[places[0][1] : places[0][1] + 1] in {*"_^!'"}:
+        return None
+    begin, end = places[0]
+    form, factor = _read_bracketed(term[begin:end]), term[:begin] + term[end:]
+    is_vector = form is not None and form.kind in ("matrix", "()") and not re.search(r"[&,=]|^[fgh]$", factor)
+    return (factor, form) if form and is_vector else None
 
 
 def _combined(factors: list[str], forms: list[Form]) -> Form:
@@ -339,7 +352,11 @@ def _read_words(words: str) -> Form:
     if meaning := _MEANINGS.get(words.casefold().removesuffix("s")):
         return _read(meaning)
     parts = re.split(rf"\s*(?:,{AND}?|\band\b)\s*", words)
-    if 1 < len(parts) < 10 and OR not in words and all(re.fullmatch(r"[^\W\d_]+", part) for part in parts):
+    if (
+        1 < len(parts) < 10
+        and OR not in words
+        and all(re.fullmatch(r"[^\W\d_]+(?: [^\W\d_]+){0,2}", part) for part in parts)
+    ):
         return Form("list", items=tuple(Form("word", part) for part in parts))
     return Form("word", words)
 

@@ -36,7 +36,7 @@ _NO_FORMULA = re.compile(
     r"\\(?:text|neq|vee|lor)|^[A-J]\W*[A-J]?\W*$|(?<![a-zA-Z\\])[a-zA-Z]{3}"
 )  # \text{none}; D; \neq D; none
 _MIN_WORD_CHARS = 4  # without `\text`; fewer letters are a product such as `mgh`, but for "yes", "no" and the like
-_PERIOD = re.compile(r"(?<=[+-])[0-9]*(?=[kmnl]\\pi|\\pi ?[kmnl])(?:\\pi ?)?([kmnl])(?![a-zA-Z^_])")  # +2k\pi
+_PERIOD = re.compile(r"(?:^|(?<=[+-]))[0-9]*(?=[kmnl]\\pi|\\pi ?[kmnl])(?:\\pi ?)?([kmnl])(?![a-zA-Z^_])")  # +2k\pi
 _TIME = re.compile(r"(?:[01]?[0-9]|2[0-4]):[0-5][0-9](?::[0-5][0-9])?")  # 12:30; 7:45:10
 _INTEGER = re.compile(r"-?[0-9]+")  # -12
 _DEGREE, _RADIAN = (("degree", 1),), (("radian", 1),)
@@ -82,7 +82,9 @@ def formulas(form: Form) -> list[str]:
     """Return the strings in `form` that only a parser of formulas can understand."""
     if form.items:
         return [text for item in form.items for text in formulas(item)]
-    return [] if form.number is not None or form.kind in ("word", "choice") else [form.text]
+    return (
+        [] if form.number is not None or form.kind in ("word", "choice") else [_SLOPPY_POWER.sub(r"^{\1}", form.text)]
+    )
 
 
 @dataclass(frozen=True)

@@ -131,17 +131,18 @@ COMPLEX = r"(?:z|w|\\psi|\\Psi)(?![a-zA-Z])"
 """Letters that stand for complex numbers where an absolute value is taken."""
 QUANTITY = re.compile(rf"{VARIABLE}(?:\({VARIABLE}\))?")  # x; f(x)
 SIMPLE_NAME = re.compile(
-    rf"{VARIABLE}(?:\^\{{-1\}})?(?:{_VARIABLES})?|{_VARIABLES}|\\vec\{{?{VARIABLE}\}}?|{VARIABLE}:{VARIABLE}"
-)  # x_1; f^{-1}(x); \vec{v}; (x,y); V_1:V_2
+    rf"{VARIABLE}(?:\^\{{-1\}})?(?:{_VARIABLES})?|{_VARIABLES}|\\vec\{{?{VARIABLE}\}}?|{VARIABLE}:{VARIABLE}|[A-Z]{{2}}:[A-Z]{{2}}"
+)  # x_1; f^{-1}(x); \vec{v}; (x,y); V_1:V_2; AE:DE
 NAME_OF_FUNCTION = re.compile(rf"({VARIABLE}(?:\^\{{-1\}})?)\(({VARIABLE})\)")  # f(x)
 _MEMBER = re.compile(rf"({VARIABLE}|{_VARIABLES})\\(?:in|approx)(?![a-zA-Z]) ?(.+)", re.DOTALL)  # x\in[1,2]; x\approx 5
 NAME_BEHIND = re.compile(rf"([^=]+)=({VARIABLE})")  # 5=x
 # Left sides that name a quantity
 _QUANTITY = re.compile(
     r"(?:m?\\(?:angle|triangle|overline|vec|hat|bar|text|mathbb|sin|cos|tan|cot|sec|csc|det|sum|prod|lim|int|gcd|max|min|arg)(?![a-zA-Z])"
-    r"|\||\\\||\\frac\{[^{}0-9]*\}\{[^{}0-9]*\}|\([a-zA-Z]\\circ|[a-zA-Z](?:_\w|_\{[^{}]*\})?'*[(\[]|[A-Z]{2,}$).*",
+    r"|\||\\\||\\frac\{[^{}0-9]*\}\{[^{}0-9]*\}|\([a-zA-Z]\\circ|[a-zA-Z](?:_\w|_\{[^{}]*\})?'*[(\[]|[A-Z]{2,}$"
+    r"|[A-Z] ?\\c[au]p(?![a-z])).*",
     re.DOTALL,
-)  # \angle ABC; |AB|; \frac{dy}{dx}; P(A|B); f(g(x)); \sum a_n; \text{Area}; AB
+)  # \angle ABC; |AB|; \frac{dy}{dx}; P(A|B); f(g(x)); \sum a_n; \text{Area}; AB; A\cap B
 _QUALIFIER = re.compile(
     r",?(?:\\text\{)?[\s,]*\(?(?:for ?(?:all|any|every|each)|\\forall|where)(?![a-zA-Z])(?P<rest>.*)"
     r"|,?(?:\\text\{ ?for ?\})?\(?[kmnl]\\in ?\\mathbb\{Z\}\)?$",
@@ -159,8 +160,9 @@ _MAX_NAME = 60
 
 # What a left side is made of: commands of names and operations; of words, those that name a quantity and small words between.
 _COMMAND_NAMES = """
-    angle arg aligned bar begin big binom cdot circ cos ddot dfrac div dot dots end frac gcd geq hat infty int iint ldots
-    left lfloor rfloor lceil rceil leq lim ln log mathbb mathbf mathcal max mid min nabla neq oint overline overrightarrow
+    angle arg aligned bar begin big binom cap cdot circ complement cos cup ddot dfrac div dot dots end frac gcd geq hat
+    infty int iint ldots left lfloor
+    rfloor lceil rceil leq lim ln log mathbb mathbf mathcal max mid min nabla neq oint overline overrightarrow
     pm prime prod quad right sqrt sum text tilde times to triangle variable vec widehat
 """
 _COMMANDS = {*GREEK.split(), *FUNCTIONS, *_COMMAND_NAMES.split()}
@@ -186,7 +188,7 @@ _NAMING = _QUANTITIES | frozenset(_BESIDE_QUANTITY_NAMES.split())
 _PRODUCT = re.compile(r"[A-Z]{1,5}|[a-zA-Z]{1,2}|[abcdpqrxyz]{3,4}")  # ABC; kP; xyz
 _INDEX = re.compile("[A-Z]{1,5}|[a-zA-Z]{1,3}")  # avg
 _LEFT_TOKEN = re.compile(
-    r"\\text\{(?P<text>[^{}]*)\}|(?P<index>_\{\\text\{[^{}]*\}\}|_\{[a-zA-Z]+\})|\\(?P<command>[a-zA-Z]+)"
+    r"\\text\{(?P<text>[^{}]*)\}|(?P<index>_\{[a-zA-Z]+\})|\\(?P<command>[a-zA-Z]+)"
     r"|(?P<run>[a-zA-Z]+(?:[ -][a-zA-Z]+)*)"
     r"|(?P<sign>\\[{}|,]|(?<!(?<!_)[0-9]):|[0-9 ()\[\]{}|+*/^_'.,;!<=>&-])"
 )  # \text{Area of}; _{\text{max}}; \alpha; Area of the square; 7; +
@@ -214,8 +216,8 @@ def is_left_side(left: str) -> bool:
 def _words_of(token: re.Match[str]) -> list[str]:
     """Return the words of a part of a left side in small letters; products of variables (`kP`, `AB`) and functions are none."""
     if token["index"]:
-        inner = re.findall(r"[^\W\d_]+", token["index"].replace(r"\text", " "))
-        return [word for word in inner if word.casefold() not in _NAMING and not _is_name(word, _INDEX)]
+        index = token["index"].strip("_{}")
+        return [] if index.casefold() in _NAMING or _is_name(index, _INDEX) else [index]
     if token["command"]:
         return [] if token["command"] in _COMMANDS else ["\\" + token["command"]]
     if token["text"] is not None:

@@ -270,7 +270,12 @@ def _points(one: Tree, other: Tree, names: list[str], kinds: set[str], integers:
 def _coordinate(name: str, point: int, integers: bool) -> Fraction:
     """Return a value for a variable: positive at the first two points, negative at the fourth, of either sign elsewhere."""
     source = random.Random(f"{name} {point}")
-    size = Fraction(source.randint(1, 700)) if integers else Fraction(source.randint(1000, 49000), 7000)
+    # Small integers, too: powers of the large ones have more digits than are worked out.
+    size = (
+        Fraction(source.randint(1, 700 if point < 12 else 12))
+        if integers
+        else Fraction(source.randint(1000, 49000), 7000)
+    )
     return -size if point == 3 or (point >= 2 and source.random() < 0.5) else size
 
 

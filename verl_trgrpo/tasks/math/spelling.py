@@ -22,7 +22,7 @@ _SCRIPTS = tuple(
     )
 )
 _CIRCLED = re.compile(r"\\textcircled\s*\{?([1-9])\}?")  # \textcircled{2}
-_CIRCLES = re.compile("(?<=[①-⑳])(?=[①-⑳])")  # ②④ are two, not 24
+_CIRCLES = re.compile("(?<=[①-⑳])\s*(?=[①-⑳])")  # ②④ are two, not 24
 _VULGAR_FRACTION = re.compile("[¼-¾⅐-⅞]")  # ¾
 _ROOT = re.compile(r"√\s*(?:\(([^()]*)\)|([0-9]+(?:\.[0-9]+)?|[a-zA-Z]))")  # √13; √(2)
 _KEPT = frozenset("ℝℤℕℚℂ") | CURRENCIES.keys()  # their compatibility form loses what they mean
@@ -34,7 +34,7 @@ _FOREIGN = {
     "Respuesta": "answer:", "Réponse": "answer:",
     "Antwort": "answer:", "Ответ": "answer:", "Risposta": "answer:", "Resposta": "answer:", "选项": "option ", "选": "option ",
     "或者": r"\text{ or }", "或": r"\text{ or }", "または": r"\text{ or }", "或は": r"\text{ or }",
-    "和": r"\text{ and }", "以及": r"\text{ and }",
+    "和": r"\text{ and }", "且": r"\text{ and }", "以及": r"\text{ and }",
     "比": ":", "根号": "√", "度": r"^\circ ", "无解": "no solution", "無解": "no solution", "解なし": "no solution",
     "✅": "", "✓": "", "✔": "", "☑": "", "∛": r"\sqrt[3]", "˚": r"^\circ ",
 }  # fmt: skip
@@ -53,7 +53,7 @@ ROW = "\ue000"  # stands for the row break of a matrix
 GROUP = "\ue001"  # stands for a comma that may separate thousands
 _PLAIN_NUMBER = re.compile(r"-?[0-9]{1,300}(?:\.[0-9]{1,300})?")  # -3.5
 _GAP = re.compile(r"(?:\s|~|(?<!\\)\\ ){2,}")  # 5  m; 5\ \ m
-_DOUBLED_BACKSLASH = re.compile(r"\\\\(?=[a-zA-Z]{2})")  # `\\\\frac`, as a program prints it
+_DOUBLED_BACKSLASH = re.compile(r"\\\\(?=[a-zA-Z]{2}|[{}])")  # `\\\\frac`, as a program prints it
 _SPACE = r"\\(?:[!,;:> ~]|q?quad|hspace\{[^{}]*\})|~"
 _THIN = r"(?:,\s*\\!|\{,\}|\\[,!; :]|[ ~\u00a0])\s*"
 _CONJUNCTION = r"(?:and|or)"
@@ -150,9 +150,9 @@ _RULES = tuple(
     (re.compile(pattern), replacement)
     for pattern, replacement in (
         (
-            r"^([0-9]+)\s*\^?\{?\s*(?:\\text\{)?\s*(?:st|nd|rd|th)\s*\}{0,2}\Z",
-            r"\1",
-        ),  # 6th; 6^{\text{th}}
+            r"^([0-9]+)\s*\^?\{?\s*(?:\\text\{)?\s*(?:st|nd|rd|th)(?![a-zA-Z])\s*\}{0,2}\s*(?:\\text\{)?\s*([a-zA-Z]*)\}?\Z",
+            lambda m: m[1] + rf"\text{{ {m[2].lower()}}}" * bool(m[2]),
+        ),  # 6th; 6^{\text{th}}; 6th day
         (
             r"(?<=[0-9})!%])(?:\s+(?!(?:and|or|to|mod|if|for|where|with|is|per cent|pct)\b)"
             rf"(?P<words>{_WORD_BEHIND}(?:(?:\s+|\s*/\s*)[a-zA-Z]+\.?){{0,3}}(?:\^\{{?[23]\}}?)?)"
@@ -160,6 +160,7 @@ _RULES = tuple(
             lambda m: rf"\text{{ {m['words'] or m['rate']}}}",
         ),  # 12 red apples; 6 m; 25000/year
         (r"(\\[a-zA-Z]+|\})\s+(?=\{)", r"\1"),  # \frac {1}
+        (r"(?<=[a-z]) and ?\}(?= ?[0-9])", r"}"),  # 3\text{ hours and }20\text{ minutes}
         (r"^\\\{\s*\\\}$", r"\\emptyset"),  # \{ \}
         (r"(?<=[0-9]) ?\(([a-zA-Z]{3}[a-zA-Z ]*)\)$", r"\\text{ \1}"),  # 9 (apples)
         (r"""(?<=[0-9])\s*(?:''|")$""", r"\\text{ in}"),  # 67"
@@ -192,7 +193,7 @@ _RULES = tuple(
         (r"\\begin\{array\}\s*\{[lcr| ]*\}", r"\\begin{array}"),  # \begin{array}{cc}
         (r"\\(?:begin|end)\{(?:align(?:ed)?\*?|gathered|split)\}", ""),  # \begin{aligned}
         (rf"(?:,\s*)?\\text\{{\s*(?:,\s*)?{_CONJUNCTION}\s*\}}|\s*\\&\s*", _comma),  # 1, \text{ and } 2; 1 \& 2
-        (rf"(?<![a-zA-Z\\])(?:,\s*)?(?<=[\s,}})\d]){_CONJUNCTION}(?=[\s\\\d(-])", _comma),  # 1 and 2; 1, or 2
+        (rf"(?:,\s*|(?<![a-zA-Z\\]))(?<=[\s,}})\d]){_CONJUNCTION}(?=[\s\\\d(-])", _comma),  # 1 and 2; 1, or 2
         (r"\\mathbb\{R\} ?- ?(?=\\\{)", r"\\mathbb{R}\\setminus"),  # \mathbb{R}-\{1\}
         (r"^\\mathbb\{R\}\^\{?([-+])\}?$", lambda m: r"(0,\infty)" if m[1] == "+" else r"(-\infty,0)"),  # \mathbb{R}^+
         (r"(?<=[0-9A-F]) ?\\text\{ ?\(?(?:in )?base ?(?:\} ?)?([0-9]+) ?\)? ?\}?$", r"_{\1}"),  # 1011 \text{ (base 2)}
@@ -200,6 +201,7 @@ _RULES = tuple(
             r"(?<=[0-9A-F])_\{?\\text\{ ?([a-z]+) ?\}\}?$",
             lambda m: f"_{{{number_in_words(m[1]) or m[1]}}}",
         ),  # 1011_{\text{two}}
+        (r"_\{\\text\{ ?(\w+) ?\}\}", r"_{\1}"),  # y_{\text{max}}
         (r"^([a-zA-Z]) ?: ?([a-zA-Z])\\(?:mapsto|to|rightarrow)(?![a-zA-Z])", r"\1(\2)="),  # f:x\mapsto x+1
         (r"^([a-zA-Z]\([a-z]\)) ?\\equiv(?![a-zA-Z])(?!.*mod)", r"\1="),  # f(x)\equiv 0
         (rf"\\frac\s*({_SYMBOL})", r"\\frac{\1}"),  # \frac43

@@ -1,10 +1,9 @@
-r"""Read a question as words in one spelling of its mathematics, so that differently typeset files can be compared."""
+r"""Write a question in one spelling of its mathematics, so that differently typeset files can be compared."""
 
 from __future__ import annotations
 
 import re
 
-from verl_trgrpo.data.rows import normalize_text
 from verl_trgrpo.tasks.math.language import LATEX_COMMANDS
 from verl_trgrpo.tasks.math.spelling import plain_characters
 
@@ -30,26 +29,18 @@ _WORDS_IN_FORMULA = re.compile(
 _THOUSANDS = re.compile(r"(?<=[0-9])(?:,\\!|\{,\}|\\,|,)(?=[0-9]{3}(?![0-9]))")  # 1,250; 1{,}250
 _SHORT_FRACTION = re.compile(r"\\[dtc]?frac\s*([0-9])\s*([0-9])")  # \frac12
 _COMMAND = re.compile(r"\\([a-zA-Z]+)")  # \leqslant
-# Characters of scripts without spaces are words by themselves.
-_WORD = re.compile(
-    r"[\u3040-\u30ff\u4e00-\u9fff]|[^\W\d_\u3040-\u30ff\u4e00-\u9fff]+|\d+(?:\.\d+)?|[-+*/=<>]"
-)  # 面; area; 3.5; +
 
 
-def words_of(text: str) -> list[str]:
-    r"""Return the words of a question, in lower case.
+def in_one_spelling(text: str) -> str:
+    r"""Return a question without layout (`\left`, `$`, `[b]`), with spaces around the letters of its formulas.
 
-    Words are runs of letters, numbers, and signs of arithmetic one by one. Within formulas every letter is a word, commands
-    have one spelling (`\leqslant` and `\le`, `\dfrac12` and `\frac{1}{2}`), and layout is left out (`\left`, `$`, `[b]`).
+    Commands have one spelling (`\leqslant` and `\le`, `\dfrac12` and `\frac{1}{2}`).
     """
-    if "\\" in text or "$" in text or not text.isascii():
-        text = plain_characters(text).replace("...", r"\ldots ")
-        text = _THOUSANDS.sub("", _SHORT_FRACTION.sub(r"\\frac \1 \2", text))
-        text = _MARKUP.sub(" ", _FORMULA.sub(_spaced, text))
-        text = _COMMAND.sub(_spelled, text)
-    else:
-        text = _THOUSANDS.sub("", text)
-    return _WORD.findall(normalize_text(text))
+    if text.isascii() and "\\" not in text and "$" not in text:
+        return _THOUSANDS.sub("", text)
+    text = plain_characters(text).replace("...", r"\ldots ")
+    text = _THOUSANDS.sub("", _SHORT_FRACTION.sub(r"\\frac \1 \2", text))
+    return _COMMAND.sub(_spelled, _MARKUP.sub(" ", _FORMULA.sub(_spaced, text)))
 
 
 def _spaced(formula: re.Match[str]) -> str:

@@ -195,7 +195,7 @@ async def opened(settings: Mapping[str, Any] | None) -> AsyncIterator[None]:
         if result.failure:
             raise ValueError(
                 f"the rows need a search server, and {', '.join(options.urls)} does not work: {result.failure}; start one with "
-                "`verl-trgrpo search serve --index DIR`, and give its address with --search url=http://HOST:PORT/retrieve"
+                "`verl-trgrpo search serve --index DIR`, and give its address with --agent url=http://HOST:PORT/retrieve"
             )
         yield
     finally:
