@@ -289,7 +289,7 @@ _BAD = (
 )
 _HEDGED = re.compile(
     rf"{_CLOSING}(?:\bor\b(?! (?:simply|equivalently|approximately|about|in|just|as))|或|\b(?:vs|versus|otherwise"
-    rf"|alternatively|perhaps|maybe"
+    rf"|alternatively(?=[\s,:]{{0,3}}[-0-9$\\(])|perhaps|maybe"
     rf"|possibly|unless|else|either|i guess)\b|(?:but )?(?:i['’]?\s?a?m )?{_BAD}|(?:that|this|it|which)(?: is|['’]s| was) {_BAD}"
     r"|(?:is|was|does|can|could)(?:n['’]t|not)\b|(?:and|&|/)[\s$\\(]{0,4}-?[0-9.]{1,20}[\s$\\).]{0,4}$)"
     r"|[\s$\\)\]*.]{0,8}(?:\\text\{\s{0,3})?(?:(?:hundred|thousand|million|billion|trillion|dozen|lakh|crore)s?\b|[万亿億萬千百]"

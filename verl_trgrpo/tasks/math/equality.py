@@ -107,6 +107,8 @@ class _Comparison:
         if not gold.items and not answer.items:
             return self.equal_values(gold, answer)
         if not gold.items or not answer.items or names_differ(gold, answer):
+            if "()" in (gold.kind, answer.kind) and (one := _components(gold)) and (other := _components(answer)):
+                return gold.kind != answer.kind and self.equal_formulas(one, other)  # (2,-3) and 2i-3j
             if (one := _inequality(gold)) and (other := _inequality(answer)):
                 return self.equal_formulas(one, other)
             return _is_choice_list(gold, answer)
@@ -214,6 +216,8 @@ class _Comparison:
             return self.equal_formulas(_in_radians(gold), _in_radians(answer))
         if not self.units_agree(gold.unit, answer.unit):
             return self.equal_converted(gold, answer)
+        if any(one.number and one.number.percent and other.unit for one, other in ((gold, answer), (answer, gold))):
+            return False  # 30\% for 30 degrees
         if gold.number is not None:
             # Arithmetic that is left to do, such as the question itself, is not an answer where a number is asked for.
             return answer.number is not None and equal_numbers(gold.number, answer.number, self.rounded_gold)
@@ -232,6 +236,8 @@ class _Comparison:
             return False
         if gold is None or answer is None or gold == answer:
             return True
+        if "unit" in dict(gold) | dict(answer):  # square units
+            return sum(power for _, power in gold) == sum(power for _, power in answer)
         ours, theirs = {*gold}, {*answer}  # "12 apples" for "12 red apples"
         return (ours < theirs or theirs < ours) and all(name.startswith(UNKNOWN) for name, _ in ours ^ theirs)
 
@@ -260,9 +266,12 @@ class _Comparison:
         """Compare functions under another variable, `f(t)=t+1` and `f(x)=x+1`, and equations of two names turned round."""
         ours, theirs = (NAME_OF_FUNCTION.fullmatch(form.name or "") for form in (gold, answer))
         if ours and theirs:
-            variable = re.compile(rf"(?<![\\a-zA-Z]){re.escape(theirs[2])}(?![a-zA-Z])")
-            same = ours[1] == theirs[1] and not re.search(rf"(?<![\\a-zA-Z]){re.escape(ours[2])}", answer.text)
-            return same and self.equal_formulas(gold.text, variable.sub(lambda _: ours[2], answer.text))
+            if ours[1] != theirs[1] or ours[2] in re.findall(rf"\\[a-zA-Z]+|{re.escape(ours[2])}", answer.text):
+                return False
+            renamed = re.compile(rf"\\[a-zA-Z]+|{re.escape(theirs[2])}").sub(
+                lambda name: f"{ours[2]} " if name[0] == theirs[2] else name[0], answer.text
+            )
+            return self.equal_formulas(gold.text, renamed)
         if gold.number is not None or answer.number is not None or CONSTANT.fullmatch(gold.text):
             return False
         one, other = _equation(gold), _equation(answer)
@@ -316,6 +325,13 @@ def _are_words(gold: Form, answer: Form) -> bool:
 
 def _in_radians(form: Form) -> str:
     return rf"({form.text})\cdot\frac{{\pi}}{{180}}" if form.unit == _DEGREE else form.text
+
+
+def _components(form: Form) -> str:
+    """Return a vector of numbers as the sum of its components, and such a sum as it is."""
+    if form.kind == "()" and 1 < len(form.items) < 4 and _numbers(form):
+        return "+".join(f"({item.text}){letter}" for item, letter in zip(form.items, "ijk", strict=False))
+    return form.text if form.kind == "value" and form.number is None and "j" in form.text else ""
 
 
 def _inequality(form: Form) -> str:

@@ -180,10 +180,7 @@ def _select(options: SearchQaOptions, parts: _Parts) -> Selection:
     train, test = (dict.fromkeys(map(_set_named, named)) for named in (options.train_sets, options.test_sets))
     wanted = [("train", name, ["train"]) for name in train]
     wanted += [("test", name, ["test", "dev"] + ["train"] * (name not in train)) for name in test]
-    found = [
-        (role, name, [f"{name}/{split}" for split in splits if f"{name}/{split}" in parts])
-        for role, name, splits in wanted
-    ]
+    found = [(role, name, [part for s in splits if (part := f"{name}/{s}") in parts]) for role, name, splits in wanted]
     raise_invalid(
         [
             f"the source has no {role} split of {name}; add this split or remove the set from --{role}-sets"
