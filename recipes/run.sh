@@ -49,7 +49,7 @@ build_data() {
         knights_and_knaves/*) python data_prep/kk.py --out data/kk --paper ;;
         deepscaler/*) python data_prep/deepscaler.py --out data/deepscaler --source "$DATA_SOURCE" ;;
         search_qa/*) python data_prep/search_qa.py --out data/search_qa --source "$DATA_SOURCE" --val-per-set 100 ;;
-        *) fail "nobody knows how to build the data of $1; build it yourself and leave --build-data out" ;;
+        *) fail "the data of $1 have no builder; build them with a program of your own and leave --build-data out" ;;
     esac
 }
 
@@ -147,7 +147,7 @@ for argument in "$@"; do
 done
 [[ -n $name ]] || { usage >&2 && fail "no recipe given; there are: $(recipes)"; }
 recipe=recipes/$name.yaml
-[[ -f $recipe && $name != */base && $name != compare/* && $name != chains/* ]] || fail "$recipe is no recipe; there are: $(recipes)"
+[[ -f $recipe && $name != */base && $name != compare/* && $name != chains/* ]] || fail "$recipe is not a recipe; choose one of: $(recipes)"
 check_cluster_settings
 command -v verl-trgrpo >/dev/null || fail "verl-trgrpo is not on the path; activate its environment, or pip install -e . here"
 if ((NNODES > 1)); then

@@ -65,7 +65,7 @@ def open_foreign(path: Path, limit: int | None = None) -> BinaryIO:
     status = os.fstat(descriptor)
     problem = ""
     if not stat.S_ISREG(status.st_mode):
-        problem = "is no regular file; put a file in its place"
+        problem = "is not a regular file; put a file in its place"
     elif limit is not None and status.st_size > limit:
         problem = f"has {status.st_size:,} bytes, more than the {limit:,} that such a file may have; restore the file"
     if problem:
