@@ -19,7 +19,8 @@ LONGEST_CELL = 300
 _CHANGED = "(?:added|changed|extended|moved|reworked|rewritten|removed|renamed|replaced|fixed)"
 HISTORY = re.compile(
     r"\b(?:no longer|not any ?more|any ?more|previously|formerly|hitherto|until now|up to now|in the past|since the last|"
-    r"(?<!is )(?<!are )(?<!be )(?<!was )(?<!were )(?<!been )used to (?!a |an |the )|now (?:also|uses?|takes?|has|have|reads?|is|are)|"
+    r"(?<!is )(?<!are )(?<!be )(?<!was )(?<!were )(?<!been )used to (?!a |an |the )|"
+    r"now (?:also|uses?|takes?|has|have|reads?|is|are)|"
     rf"ha(?:s|ve) (?:been |since ){_CHANGED}|has changed since|(?:was|were) (?:re(?:worked|written|named)|moved to\b)|"
     r"(?:earlier|old(?:er)?|previous|former) (?:versions? of this|name|behaviou?r|releases? of this)|as before\b)",
     re.IGNORECASE,
