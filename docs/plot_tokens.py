@@ -3,7 +3,7 @@
 It prints the figures that README.md has beside the picture. Run, from a checkout:
   python -m examples.small_lm --prepare
   python docs/plot_tokens.py --model runs/small_lm/word_problems/model \
-      --data runs/small_lm/word_problems/data/train.parquet --max-tokens 96 --out runs/small_lm/tokens
+      --data runs/small_lm/word_problems/data/train.parquet --prompts 8 --max-tokens 80 --out runs/small_lm/tokens
 """
 
 from __future__ import annotations
