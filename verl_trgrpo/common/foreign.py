@@ -95,13 +95,13 @@ def read_foreign(path: Path, limit: int = RECORD_LIMIT) -> bytes:
     return content
 
 
-def read_foreign_json(path: Path, limit: int = RECORD_LIMIT) -> Any:
+def read_foreign_json(path: Path) -> Any:
     """Return the value in a JSON file.
 
     Raises:
         FileNotFoundError, ForeignFileError: as `read_foreign`; the content is not JSON.
     """
-    content = read_foreign(path, limit)
+    content = read_foreign(path, RECORD_LIMIT)
     try:
         return json.loads(content)
     except (ValueError, RecursionError) as error:
