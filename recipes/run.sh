@@ -49,7 +49,7 @@ build_data() {
         knights_and_knaves/*) python data_prep/kk.py --out data/kk --paper ;;
         deepscaler/*) python data_prep/deepscaler.py --out data/deepscaler --source "$DATA_SOURCE" ;;
         search_qa/*) python data_prep/search_qa.py --out data/search_qa --source "$DATA_SOURCE" --val-per-set 100 ;;
-        *) fail "the data of $1 have no builder; build them with a program of your own and leave --build-data out" ;;
+        *) fail "--build-data does not know the data of $1; build the files yourself, and leave --build-data out" ;;
     esac
 }
 

@@ -1,5 +1,6 @@
-"""Pages can be read where they are written: lines fit a screen, and a cell of a table holds a sentence."""
+"""Pages can be read where they are written: lines fit a screen, a cell holds a sentence, and no sentence becomes a list."""
 
+import itertools
 import re
 from pathlib import Path
 
@@ -39,6 +40,18 @@ def long_parts(text):
     return found
 
 
+def torn_sentences(text):
+    """Lines within a paragraph that a renderer takes for an item of a list, as a number at the end of a sentence makes one."""
+    text, found, behind = re.sub(r"^```.*?^```", "", GENERATED.sub("", text), flags=re.DOTALL | re.MULTILINE), [], {}
+    for before, line in itertools.pairwise(["", *text.splitlines()]):
+        if item := re.match(r"( *)(\d+)\. ", line):
+            number = int(item[2])
+            if before.strip() and number not in (1, behind.get(item[1], 0) + 1):
+                found.append(line)
+            behind[item[1]] = number
+    return found
+
+
 def test_pages_are_found():
     names = {path.relative_to(ROOT).as_posix() for path in PAGES}
     assert {"README.md", "docs/data.md", "docs/results/chains.md", "studies/README.md"} <= names
@@ -47,6 +60,24 @@ def test_pages_are_found():
 @pytest.mark.parametrize("page", PAGES, ids=lambda path: path.relative_to(ROOT).as_posix())
 def test_lines_and_cells_are_short(page):
     assert long_parts(page.read_text()) == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_no_sentence_becomes_an_item_of_a_list(page):
+    assert torn_sentences(page.read_text()) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [
+        ("- it is level at\n  320. Then", 1),
+        ("it ends at\n2. Then", 1),
+        ("1. a\n   b\n2. c\n   1. d", 0),
+        ("```\na\n7. b\n```", 0),
+    ],
+)
+def test_a_torn_sentence_is_seen(text, count):
+    assert len(torn_sentences(text)) == count
 
 
 @pytest.mark.parametrize(

@@ -33,7 +33,9 @@ def test_the_trainer_takes_the_flags(name, arm):
 
 def test_the_overrides_of_verl_compose_and_have_sound_types():
     """Each study once: its arms differ by algorithms, which test_registration composes, and by values."""
-    for study in (study for study in STUDIES.values() if study.trainer == "verl"):
+    through_verl = [study for study in STUDIES.values() if study.trainer == "verl"]
+    assert through_verl
+    for study in through_verl:
         for arm, settings in study.arms.items():
             words = run_command(study, INPUTS, arm, 7, Path("/run"))
             run = composed(words[words.index(study.config) + 1 :], study.config)

@@ -211,7 +211,8 @@ class RolloutPrompts:
             self._model["tokenizer"] = _downloaded(name)
             has_template = ask_model("open", self._model)
         except (ValueError, OSError, TimeoutError) as error:
-            raise ValueError(f"tokenizer={name} cannot be loaded ({first_line(error)}); check the directory") from error
+            reason = f"tokenizer={name} cannot be loaded ({first_line(error)})"
+            raise ValueError(f"{reason}; check the directory, or the network for a model on the hub") from error
         if not has_template:
             raise ValueError(f"tokenizer={name} has no chat template; give that of an instruction-tuned model")
         self.tokenizer = BoundedTokenizer(self._model)

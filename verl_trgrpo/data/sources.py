@@ -280,12 +280,11 @@ def parse_records(
             )
     if (more := len(dropped.get(UNUSABLE, [])) - _MOST_SHOWN) > 0:
         logger.warning("%d more rows are left out; the manifest names them", more)
-    unread = [shown for name, shown in filled.items() if name not in asked]
-    missed = [each for each in unread if plain_name(each) not in {*DESCRIPTIVE, *map(plain_name, unneeded)}]
-    if missed:
+    unread = {name: shown for name, shown in filled.items() if name not in asked}
+    if missed := [shown for name, shown in unread.items() if name not in DESCRIPTIVE.union(map(plain_name, unneeded))]:
         names = ", ".join(files), ", ".join(missed)
         logger.warning("%s: columns that are not read: %s; make sure that the prompts do not need them", *names)
-    return Parsed(items, dropped, unread)
+    return Parsed(items, dropped, [*unread.values()])
 
 
 def is_empty(value: Any) -> bool:

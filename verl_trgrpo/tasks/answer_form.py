@@ -289,7 +289,7 @@ _BAD = (
 )
 _HEDGED = re.compile(
     rf"{_CLOSING}(?:\bor\b(?! (?:simply|equivalently|approximately|about|in|just|as))|或|\b(?:vs|versus|otherwise"
-    rf"|alternatively|perhaps|maybe"
+    rf"|alternatively(?=[\s,:]{{0,3}}[-0-9$\\(])|perhaps|maybe"
     rf"|possibly|unless|else|either|i guess)\b|(?:but )?(?:i['’]?\s?a?m )?{_BAD}|(?:that|this|it|which)(?: is|['’]s| was) {_BAD}"
     r"|(?:is|was|does|can|could)(?:n['’]t|not)\b|(?:and|&|/)[\s$\\(]{0,4}-?[0-9.]{1,20}[\s$\\).]{0,4}$)"
     r"|[\s$\\)\]*.]{0,8}(?:\\text\{\s{0,3})?(?:(?:hundred|thousand|million|billion|trillion|dozen|lakh|crore)s?\b|[万亿億萬千百]"
@@ -341,23 +341,25 @@ def _box_answer(text: str, matches: list[re.Match[str]]) -> str | None:
 def _joined_boxes(text: str, matches: list[re.Match[str]]) -> list[_Box] | None:
     """Return the last box and those in front that are joined to it, with the names between; None where it is open or its
     sentence has another box in front that is not."""
-    boxes: list[_Box] = []
+    boxes: list[_Box] = []  # from the last to the first
     for match in reversed(matches):
         box = _box(text, match)
         if box is None:
-            return boxes or None
+            break
         if not boxes:
-            boxes = [box]
-        elif box.end <= boxes[0].start:  # not around the next
-            between = text[box.end : boxes[0].start]
+            boxes.append(box)
+        elif box.end <= boxes[-1].start:  # not around the next
+            between = text[box.end : boxes[-1].start]
             joint = None if _PARAGRAPH.search(between) else _JOINT.fullmatch(between)
             if joint:
                 name = (joint["name"] or "").rstrip(" \n\t$\\(")
-                boxes[0] = replace(boxes[0], content=name + boxes[0].content)
-                boxes.insert(0, box)
+                boxes[-1] = replace(boxes[-1], content=name + boxes[-1].content)
+                boxes.append(box)
+            elif _BREAK.search(between):
+                break
             else:
-                return boxes if _BREAK.search(between) else None
-    return boxes
+                return None
+    return boxes[::-1] or None
 
 
 def _box(text: str, match: re.Match[str]) -> _Box | None:

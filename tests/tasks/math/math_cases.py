@@ -171,6 +171,20 @@ RIGHT = {
         r"f(x)=-1 \text{ for all } x, \text{ and } f(x)=x+1 \text{ for all } x",
     ),
     "phrases joined by and": ("line segment, circle", r"\text{circle and line segment}"),
+    "braces around a colon": (r"3:40 \text{ p.m.}", r"3{:}40 \text{ PM}"),
+    "power of a unit in words": (r"9.8 \mathrm{~m/s^2}", r"9.8 \text{ meters per second squared}"),
+    "upright product of units": (r"0.5 \text{ mol/L}", r"0.5~\mathrm{mol\cdot L^{-1}}"),
+    "prefix of a unit": (r"5\,\mathrm{kN}", r"5000 \text{ N}"),
+    "square units for another area": (r"24 \text{ square units}", r"24 \text{ cm}^2"),
+    "cube root as a sign": (r"\sqrt[3]{10}", "∛10"),
+    "approximation with the same unit": (r"12\pi", r"12\pi \text{ cm}^2 \approx 37.7 \text{ cm}^2"),
+    "approximation in percent": (r"\frac13", r"\frac13 \approx 33.3\%"),
+    "value in percent behind the equals sign": (r"\frac{7}{16}", r"\frac{7}{16}=43.75\%"),
+    "number times a point": (r"\left(\frac35,-\frac45\right)", r"\frac15(3,-4)"),
+    "function named with its variable": ("y=Ce^{-2x}+3", "y(x)=Ce^{-2x}+3"),
+    "outer brackets in a union": (r"(-\infty,-2]\cup[5,\infty)", r"]-\infty,-2]\cup[5,+\infty["),
+    "a name of two quantities": ("5", "AB = CD = 5"),
+    "function under another letter beside a letter": ("f(x)=cx", "f(t)=ct"),
 }
 
 WRONG = {
@@ -317,6 +331,23 @@ WRONG = {
     "ordinal with an unknown word": ("16", "16th zebra"),
     "index that denies": ("5", r"x_{\text{not}} = 5"),
     "one of two phrases": ("line segment, circle", r"\text{circle}"),
+    "cubic for square units": (r"24 \text{ square units}", r"24 \text{ cubic units}"),
+    "another prefix of a unit": (r"5\,\mathrm{kN}", r"5 \text{ N}"),
+    "approximation in percent that does not fit": (r"\frac13", r"\frac13 \approx 35.3\%"),
+    "approximation with another unit": (r"12\pi \text{ cm}", r"12\pi \text{ cm} \approx 37.7 \text{ m}"),
+    "another number times a point": (r"\left(\frac35,-\frac45\right)", r"\frac25(3,-4)"),
+    "function at a number for its name": ("y=x+3", "y(0)=x+3"),
+    "value and condition that exclude each other": (r"\{2\}\cup[4,\infty)", r"x=2 \text{ and } x \geq 4"),
+    "another set of values in front of a semicolon": (
+        r"x=\frac{\pi}{3}+\pi k ; x=\frac{\pi}{2}, \frac{5\pi}{6}",
+        r"x=\frac{\pi}{3}-\pi k ; x=\frac{\pi}{2}, \frac{5\pi}{6}",
+    ),
+    "another formula on the first of two lines": ("$y_1=1-x$\n$y_2=4x$", "$y_1=1+x$\n$y_2=4x$"),
+    "one of two names": ("P(1)=P(5)=0.25", "P(1)=P(7)=0.25"),
+    "member of another name": (r"x \in (-\infty,-4] \cup (-1,\infty)", r"w \in (-\infty,-4] \cup (-1,\infty)"),
+    "another inequality of constants": (r"f(1000) \leq 17", r"f(1000) \leq 77"),
+    "another equation of constants": (r"20\cos\frac{\pi}{4}\cdot 300=4242.6", r"20\cos\frac{\pi}{4}\cdot 300=4242.8"),
+    "function of another variable, with the old one": ("f(x)=cx", "f(w)=cx"),
 }
 
 # By kind of spelling: (gold, answer) that are right, and those that are wrong.

@@ -7,7 +7,8 @@ import pytest
 
 from tests.tasks.built_files import manifest_of, rows_of
 from tests.tasks.search_qa.files import question, run, write_collection, write_jsonl
-from verl_trgrpo.tasks.search_qa.rows import QUESTION_SETS, search_prompt
+from verl_trgrpo.tasks.search_qa import QUESTION_SETS
+from verl_trgrpo.tasks.search_qa.rows import search_prompt
 
 TEST_SPLITS = {
     "nq": "test",

@@ -122,11 +122,15 @@ def read_forms(text: str, *, gold: bool = False) -> tuple[Form, ...]:
 def _read_approximated(text: str) -> Form | None:
     r"""Read an exact value with a decimal beside it, `\sqrt2\approx1.41`, but not `x\approx5`."""
     parts = split_top_level(text, r"\approx")
-    number = read_number(parts[1]) if len(parts) == 2 and not is_variable(parts[0]) else None
-    if number is None or number.last_place is None:
+    if len(parts) != 2 or is_variable(parts[0]):
         return None
-    form = _read(parts[0])
-    return None if form.items or form.kind != "value" else replace(form, approximation=number)
+    form, decimal = map(_read, parts)
+    number = decimal.number
+    if number is None or number.last_place is None or form.items or form.kind != "value" or decimal.unit != form.unit:
+        return None
+    if number.percent:
+        number = Number(number.value / 100, last_place=number.last_place / 100)
+    return replace(form, approximation=number)
 
 
 def _read_choice(text: str) -> Form | None:
@@ -145,26 +149,30 @@ def _read_choice(text: str) -> Form | None:
 
 def _read(text: str) -> Form:
     text = ungrouped(text.lstrip(AND + OR))
+    if text[:1] == "]" or text[-1:] == "[":
+        text = _FRENCH.sub(lambda m: ("(" if m[1] == "]" else "[") + m[2] + (")" if m[3] == "[" else "]"), text)
     if (number := read_number(text)) is not None:
         return Form("value", text, number=number)
     if match := _UNEQUAL.fullmatch(text):
         return Form("without", text, (REAL_LINE, Form("list", items=tuple(map(_read, match[2].split(","))))), match[1])
-    for separator in (";", "," + OR):  # x=1,y=2; x=3,y=4
-        groups = [_read(part) for part in _parts(text, separator)]
-        names = {frozenset(item.name for item in group.items if group.kind == "list") for group in groups}
-        if len(names) == 1 and len(names - {frozenset({None})}) and all(len(names_of) > 1 for names_of in names):
-            return Form("list", items=tuple(groups))
+    if parts := _parts(text, ";"):  # only where commas stand, too: x=1,y=2; x=3,y=4
+        return Form("list", items=tuple(map(_read, parts)))
+    if parts := _parts(text, "," + OR):  # x=1,y=2 or x=3,y=4
+        groups = tuple(map(_read, parts))
+        names = {tuple(item.name for item in group.items) * (group.kind == "list") for group in groups}
+        if len(names) == 1 and all(None not in each and len(each) > 1 for each in names):
+            return Form("list", items=groups)
     if len(split_top_level(text, ",")) > 1:
         parts = _parts(text, ",")
         return _read_list(parts) if parts else Form("value", text)
-    if parts := _parts(text, r"\cup"):
-        return Form("union", items=tuple(map(_read, parts)))
-    if len(parts := _parts(text, r"\setminus")) == 2:
-        return Form("without", items=tuple(map(_read, parts)))
     if named := split_name(text):
         form = _read(named[1])
         if form.kind != "relation":
             return replace(form, name=named[0], chain=_constants(split_top_level(text, "=")[1:-1]))
+    if parts := _parts(text, r"\cup"):
+        return Form("union", items=tuple(map(_read, parts)))
+    if len(parts := _parts(text, r"\setminus")) == 2:
+        return Form("without", items=tuple(map(_read, parts)))
     if (match := NAME_BEHIND.fullmatch(text)) and (number := read_number(match[1])) is not None:
         return Form("value", match[1], name=match[2], number=number)
     if text == r"\mathbb{R}":
@@ -193,7 +201,8 @@ def _read_list(parts: list[str]) -> Form:
         flat = form.kind == "list" and form.name is None and not form.braces
         items.extend(form.items if flat else [form])
     found = Form("list", items=tuple(items))
-    names = {form.name if form.kind not in ("value", "word", "relation") else None for form in items}
+    sets = any(form.items for form in items)
+    names = {form.name if form.kind not in ("word", "relation") and (sets or form.items) else None for form in items}
     if len(names) == 1 and None not in names and not any(part.startswith(OR) for part in parts):
         both = Form("meet", items=found.items, name=items[0].name)  # `x>1, x<5`, while `x<1, x>5` can only mean "or"
         if has_members(both) or any(part.startswith(AND) for part in parts):
@@ -228,8 +237,6 @@ def _read_bracketed(text: str) -> Form | None:
     if match := _MATRIX.fullmatch(text):
         rows = [split_top_level(row, "&") for row in match[2].split(ROW) if row.strip()]
         return Form("matrix", items=tuple(Form("row", items=tuple(map(_read, row))) for row in rows))
-    if (match := _FRENCH.fullmatch(text)) and (match[1] == "]" or match[3] == "["):
-        text = ("(" if match[1] == "]" else "[") + match[2] + (")" if match[3] == "[" else "]")
     if text.startswith(r"\{") and enclosed(text):
         form = _read(text[2:-2])
         return Form("list", items=form.items if form.kind == "list" else (form,), braces=True)
@@ -251,7 +258,8 @@ def _read_combination(text: str) -> Form | None:
     factors = [sign + (term[0] or "1") for sign, term in terms if term]
     forms = [term[1] for _, term in terms if term]
     shapes = {(form.kind, tuple(len(row.items) for row in form.items)) for form in forms}
-    if len(factors) < len(terms) or len(shapes) != 1 or (r"\begin" not in text and not {"1", "+1"} & {*factors}):
+    clear = r"\begin" in text or {"1", "+1"} & {*factors} or all(map(CONSTANT.fullmatch, factors))
+    if len(factors) < len(terms) or len(shapes) != 1 or not clear:
         return None
     return _combined(factors, forms)
 
@@ -330,7 +338,9 @@ def _read_single(text: str) -> Form:
         minus = _PLUS_MINUS.sub(lambda sign: "-" if sign[0] == r"\pm" else "+", text)
         return Form("list", items=(_read(plus.removeprefix("+")), _read(minus.removeprefix("+"))))
     if (
-        text.endswith(r"\%") and not text.endswith(r"\%\%") and read_number(text) is None
+        text.endswith(r"\%")
+        and not (text.endswith(r"\%\%") or _ANY_RELATION.search(text))
+        and read_number(text) is None
     ):  # p\%, where the sign is often part of the question
         return replace(_read_single(text[:-2].strip()), unit=(("percent", 1),))
     value, unit, factor = split_unit(text)

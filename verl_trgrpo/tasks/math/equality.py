@@ -232,6 +232,8 @@ class _Comparison:
             return False
         if gold is None or answer is None or gold == answer:
             return True
+        if "unit" in dict(gold) | dict(answer):  # square units
+            return sum(power for _, power in gold) == sum(power for _, power in answer)
         ours, theirs = {*gold}, {*answer}  # "12 apples" for "12 red apples"
         return (ours < theirs or theirs < ours) and all(name.startswith(UNKNOWN) for name, _ in ours ^ theirs)
 
@@ -260,9 +262,12 @@ class _Comparison:
         """Compare functions under another variable, `f(t)=t+1` and `f(x)=x+1`, and equations of two names turned round."""
         ours, theirs = (NAME_OF_FUNCTION.fullmatch(form.name or "") for form in (gold, answer))
         if ours and theirs:
-            variable = re.compile(rf"(?<![\\a-zA-Z]){re.escape(theirs[2])}(?![a-zA-Z])")
-            same = ours[1] == theirs[1] and not re.search(rf"(?<![\\a-zA-Z]){re.escape(ours[2])}", answer.text)
-            return same and self.equal_formulas(gold.text, variable.sub(lambda _: ours[2], answer.text))
+            if ours[1] != theirs[1] or ours[2] in re.findall(rf"\\[a-zA-Z]+|{re.escape(ours[2])}", answer.text):
+                return False
+            renamed = re.compile(rf"\\[a-zA-Z]+|{re.escape(theirs[2])}").sub(
+                lambda name: f"{ours[2]} " if name[0] == theirs[2] else name[0], answer.text
+            )
+            return self.equal_formulas(gold.text, renamed)
         if gold.number is not None or answer.number is not None or CONSTANT.fullmatch(gold.text):
             return False
         one, other = _equation(gold), _equation(answer)

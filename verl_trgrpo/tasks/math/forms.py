@@ -240,7 +240,8 @@ def split_name(text: str) -> tuple[str, str] | None:
     if len(parts) > 1 and all(parts) and not NOT_EQUAL.search(left) and len(left) <= _MAX_NAME and is_left_side(left):
         is_sum = re.search(r"[+<>]|(?<!\{)-|\\(?:leq|geq|neq)", left.split("(")[0])
         if SIMPLE_NAME.fullmatch(left) or (_QUANTITY.fullmatch(left) and not is_sum):
-            return left, parts[-1]
+            names = [part for part in parts[1:-1] if SIMPLE_NAME.fullmatch(part) or _QUANTITY.fullmatch(part)]
+            return "=".join([left, *names]), parts[-1]
     if (match := _MEMBER.fullmatch(text)) and is_left_side(match[1]):
         return match[1], match[2]
     return None
@@ -257,10 +258,14 @@ def split_qualifier(text: str) -> str:
 def names_differ(gold: Form, answer: Form) -> bool:
     if gold.name is None or answer.name is None or gold.name == answer.name:
         return False
-    plain = [
-        re.sub(r"^\\vec\{?([^{}]*)\}?$", r"\1", re.sub(r"^m(?=\\angle)", "", name)) for name in (gold.name, answer.name)
-    ]
-    return plain[0] != plain[1]
+    for form, other in ((gold, answer), (answer, gold)):
+        if (function := NAME_OF_FUNCTION.fullmatch(form.name or "")) and function[1] == other.name:
+            return False  # y(x) and y
+    ours, theirs = (
+        {re.sub(r"^\\vec\{?([^{}]*)\}?$|^m(?=\\angle)", r"\1", name) for name in (form.name or "").split("=")}
+        for form in (gold, answer)
+    )
+    return not (ours <= theirs or theirs <= ours)  # a=5 and a=b=5
 
 
 def may_lose_name(gold: Form) -> bool:

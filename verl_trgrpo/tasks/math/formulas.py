@@ -75,7 +75,8 @@ def same_formula(gold: str, answer: str) -> bool:
         return _same(trees[0], trees_too[0])
     if signs != signs_too:
         return False
-    if signs in (["="], ["<"], [r"\leq"], [r"\neq"]):
+    varies = any(name for tree in trees + trees_too for name in _walk(tree, "name"))
+    if varies and signs in (["="], ["<"], [r"\leq"], [r"\neq"]):
         return _same(_difference(*trees), _difference(*trees_too), multiple=1 if signs[0] in ("<", r"\leq") else -1)
     if signs == [r"\equiv", r"\mod"]:
         return _congruent(trees, trees_too)

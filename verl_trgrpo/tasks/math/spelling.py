@@ -24,7 +24,8 @@ _SCRIPTS = tuple(
 _CIRCLED = re.compile(r"\\textcircled\s*\{?([1-9])\}?")  # \textcircled{2}
 _CIRCLES = re.compile("(?<=[①-⑳])\s*(?=[①-⑳])")  # ②④ are two, not 24
 _VULGAR_FRACTION = re.compile("[¼-¾⅐-⅞]")  # ¾
-_ROOT = re.compile(r"√\s*(?:\(([^()]*)\)|([0-9]+(?:\.[0-9]+)?|[a-zA-Z]))")  # √13; √(2)
+_ROOTS = {"√": "", "∛": "[3]", "∜": "[4]"}
+_ROOT = re.compile(r"([√∛∜])\s*(?:\(([^()]*)\)|([0-9]+(?:\.[0-9]+)?|[a-zA-Z]))")  # √13; ∛(2)
 _KEPT = frozenset("ℝℤℕℚℂ") | CURRENCIES.keys()  # their compatibility form loses what they mean
 AND, OR = "\ue004", "\ue005"
 """Stand behind a comma that stands for the word."""
@@ -36,7 +37,7 @@ _FOREIGN = {
     "或者": r"\text{ or }", "或": r"\text{ or }", "または": r"\text{ or }", "或は": r"\text{ or }",
     "和": r"\text{ and }", "且": r"\text{ and }", "以及": r"\text{ and }",
     "比": ":", "根号": "√", "度": r"^\circ ", "无解": "no solution", "無解": "no solution", "解なし": "no solution",
-    "✅": "", "✓": "", "✔": "", "☑": "", "∛": r"\sqrt[3]", "˚": r"^\circ ",
+    "✅": "", "✓": "", "✔": "", "☑": "", "˚": r"^\circ ",
 }  # fmt: skip
 _FOREIGN_WORD = re.compile("|".join(sorted(_FOREIGN, key=len, reverse=True)))  # 答案; 无解; ✅
 _CODE_SIGNS = {"US": "＄", "Rs": "₹", "IN": "₹", "EU": "€", "GB": "£", "JP": "¥", "CN": "元", "RM": "元"}
@@ -77,7 +78,8 @@ def _upright(match: re.Match[str]) -> str:
     inner = re.sub(_SPACE, " ", match[2]).strip()
     if _is_function(inner, match):
         return rf"{match[1]}\{inner} "
-    if inner in ("i", "e", "d") or re.search(r"\\(?!text|mu|Omega|circ)[a-zA-Z]", inner):
+    unit = "text|mu|Omega|circ" + "|cdot" * (match.string[: match.start()].rstrip(" ~")[-1:] in {*"0123456789}"})
+    if inner in ("i", "e", "d") or re.search(rf"\\(?!{unit})[a-zA-Z]", inner):
         return f"{match[1]}{inner}"
     return rf"{match[1]}\text{{{inner}}}"
 
@@ -126,6 +128,7 @@ _LAYOUT = tuple(
             r"|\\(?:underline|boxed|fbox|mathbf|boldsymbol|bm|pmb|mathit|mathsf|mathtt)\s*(?=\{)",
             " ",
         ),  # \left(; \displaystyle x; \color{red}; \tag{1}; 5\checkmark; \boxed{5}
+        (rf"\$ ?[\n{ROW}] ?\$", ", "),  # $x=1$\ue000$y=2$
         (r"\$", ""),  # $5$
         (rf"(\s*)\\(?:math(?:rm|up)|operatorname\*?)\s*{_NESTED}", _upright),  # \mathrm{cm}; \operatorname{lcm}
         (
@@ -160,6 +163,7 @@ _RULES = tuple(
             lambda m: rf"\text{{ {m['words'] or m['rate']}}}",
         ),  # 12 red apples; 6 m; 25000/year
         (r"(\\[a-zA-Z]+|\})\s+(?=\{)", r"\1"),  # \frac {1}
+        (r"\{:\}", ":"),  # 3{:}40
         (r"(?<=[a-z]) and ?\}(?= ?[0-9])", r"}"),  # 3\text{ hours and }20\text{ minutes}
         (r"^\\\{\s*\\\}$", r"\\emptyset"),  # \{ \}
         (r"(?<=[0-9]) ?\(([a-zA-Z]{3}[a-zA-Z ]*)\)$", r"\\text{ \1}"),  # 9 (apples)
@@ -284,7 +288,7 @@ def plain_characters(text: str) -> str:
             for c in text
             if unicodedata.category(c) != "Cf" and c != "\ufe0f"
         )
-        text = _ROOT.sub(lambda m: rf"\sqrt{{{m[1] or m[2]}}}", text)
+        text = _ROOT.sub(lambda m: rf"\sqrt{_ROOTS[m[1]]}{{{m[2] or m[3]}}}", text)
     return text.translate(CHARACTERS)
 
 

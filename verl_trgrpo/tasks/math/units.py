@@ -46,6 +46,7 @@ for _line in _SPELLINGS:
     if _match := re.fullmatch(r"([0-9.]+)([a-zA-Z]\w*)", _factor):  # 0.3048m
         _FACTORS[_words.split()[0]] = (Fraction(_match[1]), _match[2])
 _SYMBOLS = {word for word in _NAMES if len(word) == 1 or not word.islower()}
+_PREFIXES = {"n": -9, "μ": -6, "m": -3, "c": -2, "k": 3, "M": 6, "G": 9, "T": 12}
 _PREFIXED = re.compile(r"(?:[kMGTmcnμµ]|\\mu)(?:m|s|g|L|N|J|W|V|A|K|Pa|Hz|eV|F|C|T|mol|ohm|pc)")  # \mum; GHz
 SPACED_SYMBOLS = "mshgLNJWVAK"
 """One letter that is a unit behind a space, `6 m`; without one it is a factor, `6m`."""
@@ -109,6 +110,7 @@ _TOKEN = re.compile(
     r"|(?P<other>.)"
 )  # kg m^2/s
 _AREA = {"square": 2, "sq": 2, "cubic": 3, "cu": 3}
+_POWERS = {"squared": 2, "cubed": 3}
 _MAX_WORDS, _MAX_CHARS = 5, 80
 UNKNOWN = "?"
 Unit = tuple[tuple[str, int], ...]
@@ -169,17 +171,20 @@ def read_unit(text: str, spaced: bool = True) -> Unit | None:
     if not 0 < len(words) <= _MAX_WORDS or any(token["other"] for token in tokens):
         return None
     powers: Counter[str] = Counter()
-    sign, area = 1, 0
+    sign, area, last = 1, 0, ""
     for token in tokens:
         word = token["word"]
         if token["slash"] or (word and word.lower() == "per"):
             sign = -1
         elif word and word.lower() in _AREA and len(words) > 1:
             area = _AREA[word.lower()]
+        elif word in _POWERS and powers:
+            powers[last] *= _POWERS[word]
         elif word:
             name = _unit_name(word, spaced)
             if name is None:
                 return None
+            name = last = name or "unit" * bool(area)  # 24 square units
             power = area or int((token["power"] or "1").strip("^{}"))
             powers.update({"mi": sign, "h": -sign} if name == "mph" else {name: sign * power} if name else {})
             area = 0
@@ -210,7 +215,8 @@ def in_base_units(unit: Unit) -> tuple[Fraction, Unit]:
     """Return the factor of a unit and the units that it is made of: `km/h` is 5/18 of `m/s`."""
     factor, powers = Fraction(1), Counter[str]()
     for name, power in unit:
-        one, base = _FACTORS.get(name, (Fraction(1), name))
+        prefixed = (Fraction(10) ** _PREFIXES[name[0]], name[1:]) if _PREFIXED.fullmatch(name) else (Fraction(1), name)
+        one, base = _FACTORS.get(name, prefixed)
         factor *= one**power
         powers[base] += power
     return factor, tuple(sorted(powers.items()))

@@ -5,11 +5,13 @@ from verl_trgrpo.tasks.task import AgentLoop, Builder, Sampling, Scoring, Task
 SEARCH_AGENT = "trgrpo_search"
 """Name by which veRL finds the agent loop of the rows, as in agent_loops.yaml."""
 
+QUESTION_SETS = ("nq", "triviaqa", "popqa", "hotpotqa", "2wikimultihopqa", "musique", "bamboogle")
+"""The sets that Search-R1 reports and veRL's reward router knows, in Search-R1's order."""
+
 _SCORING = Scoring(f"{__name__}.reward:score_search_qa")
-_SETS = ("nq", "triviaqa", "popqa", "hotpotqa", "2wikimultihopqa", "musique", "bamboogle")  # Search-R1
 TASK = Task(
     rewards=dict.fromkeys(("search_qa", "searchR1_*"), _SCORING),
-    foreign=dict.fromkeys(_SETS, _SCORING),
+    foreign=dict.fromkeys(QUESTION_SETS, _SCORING),
     builders={"search-qa": Builder(f"{__name__}.rows:build_search_qa", "build those of Search-R1's questions")},
     agent_loops={
         SEARCH_AGENT: AgentLoop(

@@ -40,7 +40,7 @@ from verl_trgrpo.data.sources import (
     warn_of_test_files,
 )
 from verl_trgrpo.data.write import BuilderOptions
-from verl_trgrpo.tasks.search_qa import SEARCH_AGENT
+from verl_trgrpo.tasks.search_qa import QUESTION_SETS, SEARCH_AGENT
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -52,9 +52,7 @@ _INSTRUCTION = (
     "only the answer itself, in as few words as possible, for example <answer>Marie Curie</answer>."
 )
 
-# The sets that Search-R1 reports and veRL's reward router knows, in Search-R1's order.
-QUESTION_SETS = ("nq", "triviaqa", "popqa", "hotpotqa", "2wikimultihopqa", "musique", "bamboogle")
-# Other names, with which directories, or files that are in none, begin.
+# Other names of sets, with which directories, or files that are in none, begin.
 _ALIASES = {"naturalquestions": "nq", "nqopen": "nq", "hotpot": "hotpotqa", "2wiki": "2wikimultihopqa"}
 _SPLITS = {"train": "train", "dev": "dev", "val": "dev", "valid": "dev", "validation": "dev", "test": "test"}
 # Columns of the sets that hold what a search has to find.
@@ -80,10 +78,10 @@ HUB_SPLITS = {
 _REPEATED = "repeats a question; its answers were added to the first"
 UNANSWERABLE = "the row says that it cannot be answered"
 
-# By set and split: the file, or None for one on the hub.
-_Parts = dict[tuple[str, str], Path | None]
-# File (train or test), set and split to read.
-Selection = Sequence[tuple[str, str, str]]
+# By set and split, as ``nq/train``: the file, or None for one on the hub.
+_Parts = dict[str, Path | None]
+# File (train or test), and set and split to read.
+Selection = Sequence[tuple[str, str]]
 
 
 @dataclass(frozen=True)
@@ -152,24 +150,21 @@ def build_search_qa(options: SearchQaOptions, progress: Progress = no_progress) 
         ValueError: the source cannot be read or lacks a set that is asked for, rows are malformed, or the directory cannot
             be written.
     """
-    on_hub: _Parts = {(name, split): None for name, splits in HUB_SPLITS.items() for split in splits}
     found = SourceFiles(Path(options.source), {})
+    parts: _Parts = {f"{name}/{split}": None for name, splits in HUB_SPLITS.items() for split in splits}
     if options.source != "hf":
         found = find_question_files(found.source, options.out)
-    parts: _Parts = on_hub if options.source == "hf" else {}
-    parts |= {
-        (set_name, split): file for part, file in found.single().items() for set_name, _, split in [part.partition("/")]
-    }
+        parts = {**found.single()}
     selection = _select(options, parts)
-    files = {f"{name}/{split}": path for _, name, split in selection if (path := parts[name, split])}
-    warn_of_test_files([files[f"{name}/{split}"] for role, name, split in selection if files and role == "train"])
+    files = {part: path for _, part in selection if (path := parts[part])}
+    warn_of_test_files([files[part] for role, part in selection if files and role == "train"])
     data_set = options.data_set(
         "search_qa",
         "search-qa",
         inputs=files,
         left_out=found.unused(files.values()),
         libraries=["datasets"] if options.source == "hf" else [],
-        parts=[f"{role}: {name}/{split}" for role, name, split in selection],
+        parts=[f"{role}: {part}" for role, part in selection],
     )
     if data_set.is_there():
         return None
@@ -182,18 +177,18 @@ def _select(options: SearchQaOptions, parts: _Parts) -> Selection:
 
     A set is tested on its test split, else dev, else train, but never on the one that is trained on.
     """
-    wanted = [("train", name, ["train"]) for name in dict.fromkeys(map(_set_named, options.train_sets))]
-    for name in dict.fromkeys(map(_set_named, options.test_sets)):
-        wanted.append(("test", name, ["test", "dev"] + ["train"] * (name not in map(_set_named, options.train_sets))))
-    found = [(role, name, [split for split in splits if (name, split) in parts]) for role, name, splits in wanted]
+    train, test = (dict.fromkeys(map(_set_named, named)) for named in (options.train_sets, options.test_sets))
+    wanted = [("train", name, ["train"]) for name in train]
+    wanted += [("test", name, ["test", "dev"] + ["train"] * (name not in train)) for name in test]
+    found = [(role, name, [part for s in splits if (part := f"{name}/{s}") in parts]) for role, name, splits in wanted]
     raise_invalid(
         [
             f"the source has no {role} split of {name}; add this split or remove the set from --{role}-sets"
-            for role, name, splits in found
-            if not splits
+            for role, name, there in found
+            if not there
         ]
     )
-    return [(role, name, splits[0]) for role, name, splits in found]
+    return [(role, there[0]) for role, _, there in found]
 
 
 def read_questions(
@@ -201,18 +196,19 @@ def read_questions(
 ) -> tuple[dict[str, list[Question]], dict[str, dict[str, Any]]]:
     """Return the questions of train, test and val, and the counts of their sources."""
     read: dict[str, dict[str, Any]] = {}
-    questions: dict[str, list[Question]] = {role: [] for role, _, _ in selection}
+    questions: dict[str, list[Question]] = {role: [] for role, _ in selection}
     if options.val_per_set and options.test_sets:
         questions["val"] = []
-    for role, name, split in progress(selection, len(selection), "splits read"):
-        found = _read_part(name, split, parts[name, split])
+    for role, part in progress(selection, len(selection), "splits read"):
+        name, _, _ = part.partition("/")
+        found = _read_part(part, parts[part])
         kept = _merge_repeated(found.items) if role == "train" else found.items
         drawn = draw(kept, options.limit, f"limit/{role}/{name}/{options.seed}")
         questions[role] += drawn
         if role == "test" and options.val_per_set:
             questions["val"] += draw(drawn, options.val_per_set, f"val/{name}/{options.seed}")
         dropped = {_REPEATED: len(found.items) - len(kept), NOT_DRAWN: len(kept) - len(drawn)}
-        read[f"{name}/{split} for {role}"] = found.counts(len(drawn), dropped)
+        read[f"{part} for {role}"] = found.counts(len(drawn), dropped)
     return questions, read
 
 
@@ -279,21 +275,22 @@ def _set_named(word: str) -> str:
     return word if word in QUESTION_SETS else ""
 
 
-def _read_part(name: str, split: str, path: Path | None) -> Parsed[Question]:
-    """Return the questions of one split of a set, from its file, or from the hub if `path` is None.
+def _read_part(part: str, path: Path | None) -> Parsed[Question]:
+    """Return the questions of one split of a set, ``nq/train``, from its file, or from the hub if `path` is None.
 
     Raises:
         ValueError: no row can be used, or the part cannot be read.
     """
     if path is None:
+        name, _, split = part.partition("/")
         # Without the file's name the library would fetch all splits of the set.
-        records = load_hub(_HUB_DATASET, _HUB_REVISION, split, name, {split: f"{name}/{split}.jsonl"})
+        records = load_hub(_HUB_DATASET, _HUB_REVISION, split, name, {split: f"{part}.jsonl"})
     else:
-        records = read_records(path, f"{name}/{split}")
-    return parse_records(records, lambda record: _read_question(record, name, split), _UNNEEDED)
+        records = read_records(path, part)
+    return parse_records(records, lambda record: _read_question(record, part), _UNNEEDED)
 
 
-def _read_question(record: Record, name: str, split: str) -> Question:
+def _read_question(record: Record, part: str) -> Question:
     """Return the question of one row, of the collection or as NQ-open, HotpotQA, 2WikiMultihopQA and MuSiQue have it.
 
     Raises:
@@ -318,5 +315,5 @@ def _read_question(record: Record, name: str, split: str) -> Question:
     if not answers:
         raise ValueError(f"{key} holds blank strings only")
     identity = row.get("id", row.get("_id"))
-    origin = f"{name}/{split}#{record.number if identity in (None, '') else identity}"
-    return Question(name, text.strip().removesuffix("?") + "?", answers, origin)
+    origin = f"{part}#{record.number if identity in (None, '') else identity}"
+    return Question(part.partition("/")[0], text.strip().removesuffix("?") + "?", answers, origin)
