@@ -185,6 +185,10 @@ RIGHT = {
     "outer brackets in a union": (r"(-\infty,-2]\cup[5,\infty)", r"]-\infty,-2]\cup[5,+\infty["),
     "a name of two quantities": ("5", "AB = CD = 5"),
     "function under another letter beside a letter": ("f(x)=cx", "f(t)=ct"),
+    "approximation in parentheses": (r"4\pi", r"4\pi \ (\approx 12.566)"),
+    "components of a vector": (r"\langle 2,-3,1 \rangle", r"2\mathbf{i}-3\mathbf{j}+\mathbf{k}"),
+    "domain of a constant": (r"f(x)=cx \text{ where } c \text{ is a constant}", r"f(x)=cx,\ c\in\mathbb{R}"),
+    "number in front of braces": (r"2\sqrt{3}", r"2{\sqrt{3}}"),
 }
 
 WRONG = {
@@ -348,6 +352,9 @@ WRONG = {
     "another inequality of constants": (r"f(1000) \leq 17", r"f(1000) \leq 77"),
     "another equation of constants": (r"20\cos\frac{\pi}{4}\cdot 300=4242.6", r"20\cos\frac{\pi}{4}\cdot 300=4242.8"),
     "function of another variable, with the old one": ("f(x)=cx", "f(w)=cx"),
+    "percent for degrees": (r"30^\circ", r"30\%"),
+    "other components of a vector": (r"\langle 2,-3,1 \rangle", r"2\mathbf{i}+3\mathbf{j}+\mathbf{k}"),
+    "number in front of a number in braces": ("6", r"2{3}"),
 }
 
 # By kind of spelling: (gold, answer) that are right, and those that are wrong.

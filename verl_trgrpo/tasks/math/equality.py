@@ -107,6 +107,8 @@ class _Comparison:
         if not gold.items and not answer.items:
             return self.equal_values(gold, answer)
         if not gold.items or not answer.items or names_differ(gold, answer):
+            if "()" in (gold.kind, answer.kind) and (one := _components(gold)) and (other := _components(answer)):
+                return gold.kind != answer.kind and self.equal_formulas(one, other)  # (2,-3) and 2i-3j
             if (one := _inequality(gold)) and (other := _inequality(answer)):
                 return self.equal_formulas(one, other)
             return _is_choice_list(gold, answer)
@@ -214,6 +216,8 @@ class _Comparison:
             return self.equal_formulas(_in_radians(gold), _in_radians(answer))
         if not self.units_agree(gold.unit, answer.unit):
             return self.equal_converted(gold, answer)
+        if any(one.number and one.number.percent and other.unit for one, other in ((gold, answer), (answer, gold))):
+            return False  # 30\% for 30 degrees
         if gold.number is not None:
             # Arithmetic that is left to do, such as the question itself, is not an answer where a number is asked for.
             return answer.number is not None and equal_numbers(gold.number, answer.number, self.rounded_gold)
@@ -321,6 +325,13 @@ def _are_words(gold: Form, answer: Form) -> bool:
 
 def _in_radians(form: Form) -> str:
     return rf"({form.text})\cdot\frac{{\pi}}{{180}}" if form.unit == _DEGREE else form.text
+
+
+def _components(form: Form) -> str:
+    """Return a vector of numbers as the sum of its components, and such a sum as it is."""
+    if form.kind == "()" and 1 < len(form.items) < 4 and _numbers(form):
+        return "+".join(f"({item.text}){letter}" for item, letter in zip(form.items, "ijk", strict=False))
+    return form.text if form.kind == "value" and form.number is None and "j" in form.text else ""
 
 
 def _inequality(form: Form) -> str:

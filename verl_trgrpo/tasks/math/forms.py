@@ -145,7 +145,7 @@ _QUANTITY = re.compile(
 )  # \angle ABC; |AB|; \frac{dy}{dx}; P(A|B); f(g(x)); \sum a_n; \text{Area}; AB; A\cap B
 _QUALIFIER = re.compile(
     r",?(?:\\text\{)?[\s,]*\(?(?:for ?(?:all|any|every|each)|\\forall|where)(?![a-zA-Z])(?P<rest>.*)"
-    r"|,?(?:\\text\{ ?for ?\})?\(?[kmnl]\\in ?\\mathbb\{Z\}\)?$",
+    r"|,?(?:\\text\{ ?for ?\})?\(?(?:[kmnl]\\in ?\\mathbb\{Z\}|[a-zA-Z]\\in ?\\mathbb\{R\})\)?$",
     re.IGNORECASE | re.DOTALL,
 )  # f(x)=0 for all x; x,\text{ where }c\text{ is a constant}; 2n\pi,n\in\mathbb{Z}
 _QUALIFYING = re.compile(

@@ -172,7 +172,8 @@ class _Parser:
         nor behind an exponent in braces.
         """
         if self.kind != "number":
-            return before[0] == "number" and self.text == "{"
+            inside = [kind for kind, _ in self.tokens[self.place + 1 : self.place + 2]]
+            return before[0] == "number" and self.text == "{" and inside == ["number"]
         exponent = self.place == self.exponent_end
         powered = [text for _, text in self.tokens[self.place + 1 : self.place + 2]] == ["^"]
         if before[0] == "number":

@@ -78,7 +78,9 @@ def _upright(match: re.Match[str]) -> str:
     inner = re.sub(_SPACE, " ", match[2]).strip()
     if _is_function(inner, match):
         return rf"{match[1]}\{inner} "
-    unit = "text|mu|Omega|circ" + "|cdot" * (match.string[: match.start()].rstrip(" ~")[-1:] in {*"0123456789}"})
+    unit = "text|mu|Omega|circ" + "|cdot" * (
+        re.search(r"[0-9}](?:\\[,;: ]|[ ~]){0,3}$", match.string[: match.start()]) is not None
+    )
     if inner in ("i", "e", "d") or re.search(rf"\\(?!{unit})[a-zA-Z]", inner):
         return f"{match[1]}{inner}"
     return rf"{match[1]}\text{{{inner}}}"
@@ -164,6 +166,7 @@ _RULES = tuple(
         ),  # 12 red apples; 6 m; 25000/year
         (r"(\\[a-zA-Z]+|\})\s+(?=\{)", r"\1"),  # \frac {1}
         (r"\{:\}", ":"),  # 3{:}40
+        (r"\( ?(\\approx(?![a-zA-Z])[^()]*)\)$", r"\1"),  # \sqrt{2} (\approx 1.41)
         (r"(?<=[a-z]) and ?\}(?= ?[0-9])", r"}"),  # 3\text{ hours and }20\text{ minutes}
         (r"^\\\{\s*\\\}$", r"\\emptyset"),  # \{ \}
         (r"(?<=[0-9]) ?\(([a-zA-Z]{3}[a-zA-Z ]*)\)$", r"\\text{ \1}"),  # 9 (apples)
