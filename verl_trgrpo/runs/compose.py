@@ -117,7 +117,7 @@ def compose(
 def _values(config: DictConfig) -> dict[str, Any]:
     """Return all values of a configuration, those that refer to others or to the environment as they are resolved.
 
-    What this package's own resolvers return is no text, and takes an import of torch: it stays as it is written.
+    What this package's own resolvers return is not text, and takes an import of torch: it stays as it is written.
     """
     written = flat(config)
     refers = {key for key, value in written.items() if "${" in str(value) and "${verl_trgrpo_" not in str(value)}
