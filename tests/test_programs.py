@@ -12,7 +12,7 @@ IMPORT_FIRST = {
     "benchmarks/bench_actor_update.py", "benchmarks/bench_advantages.py", "benchmarks/bench_loss.py", "benchmarks/gpu_check.py",
     "examples/makers/warm_start.py", "studies/chains/run.py", "studies/gradients/sharpness.py",
     "studies/gradients/token_gradients.py", "studies/gradients/tokens.py", "studies/trainer.py",
-    "studies/update_effects/run.py",
+    "studies/update_effects/run.py", "docs/plot_tokens.py",
 }  # fmt: skip
 CODE = """
 import runpy, sys
