@@ -360,11 +360,15 @@ def fill(page: Path, places: Mapping[str, Callable[[], str]]) -> None:
     write_text(page, re.sub(r"<!-- (\S+): begin -->.*?<!-- \1: end -->", made, page.read_text(), flags=re.DOTALL))
 
 
-def make_all() -> None:
-    """Make all tables and pictures."""
+def make_tables() -> None:
+    """Fill the pages."""
     places = makers()
     for page in (DOCS / "results.md", *sorted((DOCS / "results").glob("*.md"))):
         fill(page, places)
+
+
+def make_pictures() -> None:
+    """Draw the pictures of the pages."""
     convergence.plot_curves(convergence_records(), DOCS / "results" / "chains.svg")
     lines, study = map_records()
     chains_map.plot_map(chains_map.outcomes(lines, study), DOCS / "results" / "chains_map.svg")
@@ -388,7 +392,8 @@ def main() -> None:
         if not found or not all(place for _, _, place in found):
             parser.error("--analyzed takes a name, such as small_lm_sharpness, and CHECKPOINT=DIR")
         take_over(name, {checkpoint: Path(place) for checkpoint, _, place in found})
-    make_all()
+    make_tables()
+    make_pictures()
 
 
 if __name__ == "__main__":

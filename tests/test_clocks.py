@@ -1,6 +1,7 @@
 """No verdict of a test hangs on a clock: tests count work (`tests/work.py`) and wait for states (`tests/waiting.py`)."""
 
 import ast
+import re
 from pathlib import Path
 
 import pytest
@@ -13,8 +14,13 @@ CLOCKS = {
 }  # fmt: skip
 _MODULES = {"time", "timeit", "resource"}
 HANG = 600
+# In a text that is a program, of Python or of a shell: a pause outside a loop that waits for a state, or a clock.
+_PROGRAM = re.compile(
+    r"(?<!do )(?<!/)\bsleep[ (](?P<pause>[0-9.]+)|\b(?:process_time|perf_counter|monotonic|time\.time)\("
+)
 # Where a clock is no verdict.
 EXCEPT = {
+    "test_clocks.py": "names what it looks for",
     "waiting.py": "the one place that waits",
     "common/hostile_functions.py": "uses up processor time, of which the process under test has a limit",
     "studies/made_up_trainer.py": "stands for a training, which takes its time until it is stopped",
@@ -38,6 +44,9 @@ def clocks(source: str) -> list[str]:
             words = [_SHORT for each in limits if isinstance(each, ast.Constant) and (each.value or HANG) < HANG]
             if ast.unparse(node.func).endswith("sleep") and ast.unparse(node.args[0]) != "0":
                 words.append(_SLEEP)
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            pauses = [each["pause"] or 1 for each in _PROGRAM.finditer(node.value)]
+            words = [_SLEEP for each in pauses if 0 < float(each) < HANG]
         found += [f"{node.lineno}: {word}" for word in words if word in CLOCKS]
     return found
 
@@ -53,14 +62,17 @@ def test_no_verdict_hangs_on_a_clock():
     "line",
     ["time.process_time()", "from time import perf_counter as now", "time.monotonic_ns()", "time.time()", "default_timer()",
      "time.sleep(1)", "await asyncio.sleep(0.1)", "process.wait(timeout=5)", "resource.getrusage(0)",
-     "psutil.Process().cpu_times()"],
+     "psutil.Process().cpu_times()", "run('import time\\ntime.sleep(3)')", "run(f'exec sleep 5; echo {x}')",
+     "run('t = time.time()')"],
 )  # fmt: skip
 def test_a_clock_is_found(line):
     assert clocks(f"async def test():\n    {line}")
 
 
 @pytest.mark.parametrize(
-    "line", ["await asyncio.sleep(0)", "process.wait(timeout=600)", "given(deadline=None)", "row.time", "time = 3"]
-)
+    "line",
+    ["await asyncio.sleep(0)", "process.wait(timeout=600)", "given(deadline=None)", "row.time", "time = 3",
+     "run('time.sleep(3600)')", "run('until [ -e x ]; do sleep 0.1; done')"],
+)  # fmt: skip
 def test_other_words_are_none(line):
     assert not clocks(f"async def test():\n    {line}")

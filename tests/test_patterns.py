@@ -65,10 +65,16 @@ def found(root):
     yield from inline
 
 
-def too_slow(root):
-    """Return the patterns with what makes them slow."""
+@pytest.fixture(scope="module")
+def everywhere():
+    """The patterns of the package."""
+    return [*found(Path(verl_trgrpo.__file__).parent)]
+
+
+def too_slow(root, patterns):
+    """Return the patterns of the package `root` with what makes them slow."""
     slow = {}
-    for place, pattern, way in found(root):
+    for place, pattern, way in patterns:
         place = place.removeprefix(f"{root.name}.")
         for front, piece in squares(pattern, way):
             # The mathematics makes gaps single before it reads an answer.
@@ -77,8 +83,8 @@ def too_slow(root):
     return slow
 
 
-def test_no_pattern_of_the_package_takes_the_square():
-    slow = too_slow(Path(verl_trgrpo.__file__).parent)
+def test_no_pattern_of_the_package_takes_the_square(everywhere):
+    slow = too_slow(Path(verl_trgrpo.__file__).parent, everywhere)
     assert {key: why for key, why in slow.items() if key[0] not in SHORT} == {}
     assert {place for place, _, _ in slow} == SHORT.keys(), "an exception that nothing needs"
 
@@ -102,7 +108,7 @@ def test_a_pattern_that_takes_the_square_is_found_wherever_it_stands(tmp_path, m
     (tmp_path / "planted" / "__init__.py").touch()
     (tmp_path / "planted" / "module.py").write_text(PLANTED)
     monkeypatch.syspath_prepend(tmp_path)
-    slow = too_slow(tmp_path / "planted")
+    slow = too_slow(tmp_path / "planted", found(tmp_path / "planted"))
     assert {pattern for _, pattern, _ in slow} == {"a+b", r"<a[^>]*>", "(?:1,)+x"}
     assert {place for place, _, _ in slow} >= {"module.SQUARE", "module.TABLE"} and "module.MATCHED" not in slow
 
@@ -119,8 +125,7 @@ def test_what_is_in_proportion_is_not(text):
     assert not squares(re.compile(text))
 
 
-def test_the_steps_are_those_of_the_search_that_the_library_makes():
-    everywhere = [*found(Path(verl_trgrpo.__file__).parent)]
+def test_the_steps_are_those_of_the_search_that_the_library_makes(everywhere):
     assert {f"verl_trgrpo.{place}" for place in SHORT} <= {place for place, _, _ in everywhere}
     for place, pattern, _ in everywhere:
         for front, piece in pumps(pattern)[:10]:

@@ -5,6 +5,7 @@ The schemas are found in the sources, with their fields; what is planted is the 
 
 import ast
 import json
+import re
 import shutil
 import unicodedata
 from functools import partial
@@ -180,6 +181,28 @@ def test_odd_values_end_no_reader_with_a_traceback(place, readers, caplog, name,
     assert refused or field in ANYTHING, "no value is refused"
 
 
+@pytest.mark.parametrize("name", FILES)
+def test_a_key_that_stands_twice_is_named_and_neither_value_taken(place, readers, caplog, name):
+    file, key, each, slower = FILES[name]
+    if name in ("OptionsRecord", "ConfigKeys"):  # a run has one of the two; YAML is OmegaConf's to read
+        return
+    path = place / file
+    before = path.read_text()
+    start = (
+        before.index(f'"{key[-1]}"') + len(key[-1]) + 2
+        if key
+        else max(0, before.find("\n")) * (path.suffix == ".jsonl")
+    )
+    first = re.search(r'\{\s*("[^"]*": )', before[start:])
+    place_of_key = start + first.start() + 1
+    try:
+        path.write_text(f"{before[:place_of_key]}{first[1]}null, {before[place_of_key:]}")
+        said = "".join(call(readers(reader), caplog)[1] for reader in [*each, *slower[:1]])
+    finally:
+        path.write_text(before)
+    assert "stands twice" in said and path.name in said, said
+
+
 ACTING = ("Cc", "Cf", "Cs", "Zl", "Zp")
 # Of a value that has its type and is another: what is found then, such as other settings, is not a fault of the file.
 SAYS_MORE = ("compare", "data", "index", "merged", "code", "resume", "responses")
@@ -187,7 +210,10 @@ SAYS_MORE = ("compare", "data", "index", "merged", "code", "resume", "responses"
 
 # Why JSON is parsed without a schema, and where: once for each name.
 UNTYPED = {
-    "the doors themselves": ["common/foreign.py read_foreign_json", "common/typed.py read_typed", "common/typed.py typed_line"],
+    "the doors themselves": [
+        "common/foreign.py parse_json", "common/foreign.py read_foreign_json", "common/typed.py read_typed",
+        "common/typed.py typed_line",
+    ],
     "messages between this package's own processes": [
         "checks/machine.py _load", "common/sandbox.py Sandbox._start", "common/sandbox.py Sandbox.ask",
         "common/sandbox.py _Worker.__init__", "common/sandbox.py _Worker.answer", "common/sandbox.py _work",
@@ -195,33 +221,36 @@ UNTYPED = {
     ],
     "what the function itself has written": [
         "data/write.py DataSet._identity", "data_check.py SeenPrompts._are_equal", "data_check.py SeenPrompts.findings",
-        "evaluation/response_store.py open_store",
+        "evaluation/response_store.py open_store", "tasks/reasoning_gym/reward.py dataset_of",
+        "tasks/reasoning_gym/rows.py copied_answers", "tasks/reasoning_gym/rows.py wrong_answers",
     ],
     "rows of any columns, checked value by value": [
         "common/files.py json_lines", "data/sources.py _numbered_rows", "data/sources.py _numbered_rows",
-        "data/rows.py extra_info_of", "retrieval/index.py read_corpus",
+        "data/rows.py extra_info_of", "data/verl_files.py _open_json", "retrieval/index.py read_corpus",
     ],
     "ground truths and answers of any type, which a verifier gets": [
-        "tasks/reasoning_gym/reward.py _check_verifiable", "tasks/reasoning_gym/reward.py dataset_of",
-        "tasks/reasoning_gym/reward.py read_entry", "tasks/reasoning_gym/reward.py verify",
-        "tasks/reasoning_gym/rows.py _value", "tasks/reasoning_gym/rows.py copied_answers",
-        "tasks/reasoning_gym/rows.py wrong_answers",
+        "tasks/reasoning_gym/reward.py _check_verifiable", "tasks/reasoning_gym/reward.py read_entry",
+        "tasks/reasoning_gym/reward.py verify", "tasks/reasoning_gym/rows.py _value",
     ],
     "a request, for its own pydantic model": ["retrieval/app.py parse_request"],
     "an answer of a search server, checked value by value": ["tasks/search_qa/client.py parse_answer"],
 }  # fmt: skip
-PARSERS = ("loads", "raw_decode", "read_foreign_json", "json_lines", "model_validate_json")
+# What parses without a look at keys that stand twice: not for what others made.
+RAW = ("loads", "raw_decode", "model_validate_json")
+PARSERS = (*RAW, "parse_json", "read_foreign_json", "json_lines")
+OWN = ("messages between this package's own processes", "what the function itself has written")
 
 
 def parsing_calls(node, place):
-    """Yield the file and function of each call that parses JSON to values of any type."""
+    """Yield the file and function of each call that parses JSON to values of any type, and whether it is a raw one."""
     if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
         place = f"{place}{'.' if ' ' in place else ' '}{node.name}"
     if isinstance(node, ast.Call):
         name, of = getattr(node.func, "attr", getattr(node.func, "id", "")), getattr(node.func, "value", None)
         bare = any(getattr(word, "id", "") == "Schema" for word in node.args)
-        if name in PARSERS or bare or (name == "load" and getattr(of, "id", "") == "json"):
-            yield place
+        raw = name in RAW or (name == "load" and getattr(of, "id", "") == "json")
+        if name in PARSERS or bare or raw:
+            yield place, raw
     for child in ast.iter_child_nodes(node):
         yield from parsing_calls(child, place)
 
@@ -232,4 +261,6 @@ def test_json_is_parsed_through_a_schema_but_where_it_is_declared():
         for path in PACKAGE.rglob("*.py")
         for call in parsing_calls(ast.parse(path.read_text()), str(path.relative_to(PACKAGE)))
     ]
-    assert sorted(found) == sorted(place for places in UNTYPED.values() for place in places)
+    assert sorted(place for place, _ in found) == sorted(place for places in UNTYPED.values() for place in places)
+    raw = {place for place, is_raw in found if is_raw}
+    assert raw == {"common/foreign.py parse_json", *(place for name in OWN for place in UNTYPED[name])}

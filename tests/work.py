@@ -150,6 +150,9 @@ def _codes(code: CodeType) -> Iterator[tuple[tuple[str, int], CodeType]]:
 def counted(package: str) -> Iterator[Work]:
     """Count the work of the functions of all imported modules below a package."""
     work, before, new = Work(), {}, {}
+    # First, as a changed function may be called while others are changed. They stay: a function that was made meanwhile may be
+    # kept, and calls them.
+    vars(builtins).update({"_work_call": work.call, "_work_read": work.read, "_work_each": work.each})
     for module in [module for name, module in sys.modules.items() if f"{name}.".startswith(f"{package}.")]:
         for function in _functions(module):
             file, code = function.__code__.co_filename, function.__code__
@@ -165,8 +168,6 @@ def counted(package: str) -> Iterator[Work]:
             made = new[file].get((code.co_name, code.co_firstlineno))
             if made is not None and made.co_freevars == code.co_freevars:
                 before[function], function.__code__ = code, made
-    # They stay: a function that was made meanwhile may be kept, and calls them.
-    vars(builtins).update({"_work_call": work.call, "_work_read": work.read, "_work_each": work.each})
     try:
         yield work
     finally:

@@ -19,7 +19,7 @@ from omegaconf import OmegaConf
 from verl_trgrpo.common.findings import Finding, Level
 from verl_trgrpo.common.options import Options
 from verl_trgrpo.common.progress import Progress, no_progress
-from verl_trgrpo.common.text import count_of, escape_controls, shorten, text_table
+from verl_trgrpo.common.text import count_of, escape_controls, one_line, shorten, text_table
 from verl_trgrpo.data.prompts import MOST_PROMPTS, RolloutPrompts, prompt_settings
 from verl_trgrpo.data.rows import (
     COLUMNS,
@@ -45,7 +45,13 @@ from verl_trgrpo.data.verl_files import (
 )
 from verl_trgrpo.tasks.answer_form import asked_form
 from verl_trgrpo.tasks.ground_truths import LITERAL_GOLDS, accepts, literal_findings, reward_findings
-from verl_trgrpo.tasks.registry import default_reward_problem, import_external_modules, known_agents, task_key_of
+from verl_trgrpo.tasks.registry import (
+    default_reward_problem,
+    has_reward,
+    import_external_modules,
+    known_agents,
+    task_key_of,
+)
 from verl_trgrpo.tasks.whole_files import WholeFile
 
 # In the order of the report; docs/data.md says what each finds. All but the first two check single rows.
@@ -138,6 +144,7 @@ class DataReport:
         files: a line about each.
         different_prompts: how many of how many rows.
         forms: how many prompts ask for each form of answer, or for none.
+        rewards: how many rows are scored by the reward of each data source, and by ``--reward``.
         findings: by check, the places of each level and message.
     """
 
@@ -145,6 +152,7 @@ class DataReport:
     files: list[str] = field(default_factory=list)
     different_prompts: str = ""
     forms: Counter[str] = field(default_factory=Counter)
+    rewards: Counter[str] = field(default_factory=Counter)
     findings: dict[str, dict[tuple[Level, str], list[str]]] = field(default_factory=dict)
 
     def add(self, check: str, findings: Iterable[Finding]) -> None:
@@ -180,8 +188,9 @@ class DataReport:
         errors, warnings = count_of(self.count(Level.ERROR), "error"), count_of(self.count(Level.WARNING), "warning")
         summary = f"{errors}, {warnings}, {self.count(Level.NOT_CHECKED)} not checked"
         prompts = [f"different prompts: {self.different_prompts}"] if self.different_prompts else []
-        forms = ", ".join(f"{form} {count:,}" for form, count in self.forms.most_common())
-        prompts += [f"answer forms that prompts ask for: {forms}"] if forms else []
+        for what, found in (("rows by their reward", self.rewards), ("answer forms that prompts ask for", self.forms)):
+            counts = ", ".join(f"{name} {count:,}" for name, count in found.most_common())
+            prompts += [f"{what}: {counts}"] if counts else []
         return "\n".join([*map(escape_controls, self.files), "", table, "", *prompts, summary, ""])
 
     def _result(self, name: str) -> CheckResult:
@@ -206,13 +215,16 @@ def check_files(options: CheckOptions, progress: Progress = no_progress) -> Data
     report = DataReport(options.all)
     checks: list[RowCheck] = [content_findings]
     if options.no_rewards:
-        report.skip(("data source", "reward of gold", LITERAL_GOLDS), "--no-rewards")
+        report.skip(("data source", "reward of gold", LITERAL_GOLDS), "--no-rewards; leave out this option")
     else:
-        checks.append(partial(reward_findings, default=options.reward))
+        checks += [
+            partial(reward_findings, default=options.reward),
+            partial(_count_reward, report.rewards, options.reward),
+        ]
     if prompts is None:
-        report.skip(("chat template",), "no --tokenizer")
+        report.skip(("chat template",), "no tokenizer; give the directory of a model with --tokenizer")
     if prompts is None or options.max_prompt_length is None:
-        report.skip(("prompt length",), "requires --tokenizer and --max-prompt-length")
+        report.skip(("prompt length",), "no limit, or no tokenizer; give --tokenizer and --max-prompt-length")
     seen = SeenPrompts(options.reward, compare_truths=not options.no_rewards)
     read: dict[str, int] = {}
     # Train files first, because test rows are compared with them.
@@ -237,7 +249,7 @@ def check_files(options: CheckOptions, progress: Progress = no_progress) -> Data
             report.files.append(f"{path}: {count_of(found, 'row')}, {role}{lengths.summary()}{share}")
             read[role] = read.get(role, 0) + found
     if not any(read.values()):
-        report.skip(CHECKS[2:], "no rows were read")
+        report.skip(CHECKS[2:], "no rows were read; correct the files")
     report.different_prompts = ", ".join(f"{seen.count(role):,} of {rows:,} {role} rows" for role, rows in read.items())
     return report
 
@@ -288,6 +300,17 @@ def _check_rows(
     if role == _TRAIN and (message := message_of_test_file(path, of_tests)):
         report.add("file", [Finding.warning(name, message)])
     return read, literal
+
+
+def _count_reward(rewards: Counter[str], chosen: str | None, row: RawRow, _: str) -> Iterator[tuple[str, Finding]]:
+    """Count a row under the reward that scores it; an option that scores no row is told with 0."""
+    source, option = row.get("data_source"), f"--reward {chosen}"
+    if chosen:
+        rewards[option] += 0
+    if has_reward(source, chosen):
+        has_own = has_reward(source or None)  # a data source without a name has the chosen one
+        rewards[option if chosen and not has_own else one_line(source, 60)] += 1
+    yield from ()
 
 
 def content_findings(row: RawRow, where: str) -> Iterator[tuple[str, Finding]]:

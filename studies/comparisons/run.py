@@ -30,7 +30,7 @@ from verl_trgrpo.common.files import BusyError, file_sha256, lock, name_holder, 
 from verl_trgrpo.common.findings import raise_invalid
 from verl_trgrpo.common.foreign import open_foreign
 from verl_trgrpo.common.options import Options, exit_code, parse_options
-from verl_trgrpo.common.progress import Progress, interruptible, no_progress
+from verl_trgrpo.common.progress import INTERRUPTIONS, Progress, handle_signals, interruptible, no_progress
 from verl_trgrpo.common.text import show
 from verl_trgrpo.compare.arms import Run, read_run
 from verl_trgrpo.compare.comparison import OUTCOME, compare_runs
@@ -150,6 +150,7 @@ def run_study(study: Study, inputs: Inputs, out: Path, jobs: int = 1, progress: 
                 process.wait(max(0.0, deadline - time.monotonic()))
             except subprocess.TimeoutExpired:
                 process.kill()
+                process.wait()
 
 
 def _unfinished(study: Study, inputs: Inputs, out: Path) -> list[tuple[Path, dict[str, Any]]]:
@@ -208,15 +209,23 @@ def _results(
     """Start runs, and yield an error message, or "", for each that ends; `running` has those in progress."""
     waiting = iter(todo)
     left = len(todo)
+    heard: list[int] = []
     while left:
         while len(running) < jobs and (following := next(waiting, None)):
             run_dir, record = following
             record |= provenance(checkout)  # of now: the study may have begun hours ago
-            try:
-                running[_start(run_dir, record)] = following
-            except BusyError as error:
+            busy = ""
+            # An interruption amid the start would lose a process that exists and is not in `running` yet.
+            with handle_signals(lambda number, _: heard.append(number), *INTERRUPTIONS):
+                try:
+                    running[_start(run_dir, record)] = following
+                except BusyError as error:
+                    busy = str(error)
+            if heard:
+                raise KeyboardInterrupt
+            if busy:
                 left -= 1
-                yield str(error)
+                yield busy
         for process in [process for process in running if process.poll() is not None]:
             run_dir, record = running.pop(process)
             write_record(run_dir, record | {"finished": process.returncode == 0})

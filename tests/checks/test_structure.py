@@ -98,6 +98,26 @@ def test_a_plus_adds_what_it_gives_and_nothing_else(tmp_path):
     assert summary(key_findings(RunView(run))) == [("trainer.total_epoch", Level.ERROR)]
 
 
+@pytest.mark.parametrize("source", ["trgrpo_trainer", "ppo_trainer"])
+def test_a_key_in_another_spelling_is_not_one_that_is_added_on_purpose(source):
+    """Hydra adds ``+Algorithm=tr_grpo`` and ``+shaping/x=y`` as keys that nothing reads."""
+    run = compose(source)
+    sections = [
+        "trainer.nnodes",
+        "data",
+        "actor_rollout_ref.rollout.n",
+        *map(str, run.choices),
+        "algorithm",
+        "platform",
+    ]
+    words = [*dict.fromkeys(each.upper() for each in sections if "@" not in each and "/" not in each)]
+    words += ["trainer.nNodes", "actor_rollout_ref/actor", "algorithm/x", "mine/x"]
+    fine = ["mine.Algorithm", "trainer.of_mine"]
+    found = dict(summary(key_findings(RunView(compose(source, [f"+{word}=1" for word in [*words, *fine]])))))
+    assert {*found.values()} == {Level.ERROR} and not found.keys() & {*fine, "mine"}
+    assert all(any(f"{word}.".startswith(f"{key}.") for key in found) for word in words), found
+
+
 def test_a_group_added_with_a_plus_does_not_hide_the_keys_of_its_section(tmp_path):
     path = tmp_path / "mine.yaml"
     path.write_text("defaults: [ppo_trainer, _self_]\nalgorithm: {gama: 0.9}")

@@ -12,8 +12,7 @@ from verl_trgrpo.checks.switches import SWITCHES
 from verl_trgrpo.checks.tables import FACTS, Condition, Rule, Switch, full, rule_findings
 from verl_trgrpo.checks.view import RunView
 from verl_trgrpo.common.findings import Level
-from verl_trgrpo.runs.compose import selected
-from verl_trgrpo.runs.keys import flat
+from verl_trgrpo.runs.keys import flat, selected
 
 # Keys that veRL reads and its YAML files do not have.
 ADDED = (

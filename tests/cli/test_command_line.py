@@ -1,6 +1,7 @@
 """The console script as a user meets it."""
 
 import importlib
+import re
 import subprocess
 import sys
 from typing import get_type_hints
@@ -10,6 +11,8 @@ import pytest
 from verl_trgrpo.cli.main import COMMANDS, commands, main
 from verl_trgrpo.common.options import parse_options
 from verl_trgrpo.runs.compose import DEFAULT_CONFIG
+from verl_trgrpo.tasks.registry import known_builders
+from verl_trgrpo.tasks.task import imported
 
 
 def test_help_lists_the_commands_or_those_of_a_group(capsys):
@@ -53,6 +56,25 @@ def test_an_option_written_as_an_override_and_the_reverse_are_told_apart(words, 
     assert main(words) == 2
     error = capsys.readouterr().err
     assert error.count("\n") == 1 and error.endswith(f"; {remedy}\n")
+
+
+def test_a_file_without_its_option_gets_the_options_that_take_one(capsys):
+    asked = []
+    for name in commands():
+        task = known_builders().get(name.removeprefix("data build "))
+        module, _, function = COMMANDS.get(name, ("data.build", ""))[0].partition(".")
+        call = (
+            imported(task.function) if task else getattr(importlib.import_module(f"verl_trgrpo.cli.{module}"), function)
+        )
+        hints = get_type_hints(get_type_hints(call)["options"], include_extras=True)
+        if "Positional" in str(hints) or "Path" not in str(hints):
+            continue
+        asked.append(name)
+        assert main([*name.split(), "my file.jsonl"]) == 2
+        error = capsys.readouterr().err
+        options = re.findall(r"(?:write|or) --([\w-]+) 'my file.jsonl'", error)
+        assert options and all("Path" in str(hints[each.replace("-", "_")]) for each in options), error
+    assert {"data check", "data build kk", "search index"} <= {*asked}
 
 
 def test_help_imports_no_heavy_package():

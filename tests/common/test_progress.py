@@ -8,6 +8,7 @@ import sys
 import psutil
 import pytest
 
+from tests.waiting import wait_for
 from verl_trgrpo.common.progress import handle_signals, interruptible
 
 
@@ -41,15 +42,18 @@ def test_a_signal_that_was_swallowed_ends_the_work_at_the_next_item():
 
 def test_what_a_process_started_ends_when_it_is_killed():
     code = (
-        "import subprocess, sys, time; from verl_trgrpo.common.progress import guarded_children\n"
+        "import signal, subprocess; from verl_trgrpo.common.progress import guarded_children\n"
         "with guarded_children():\n"
-        "    child = subprocess.Popen(['sleep', '600'], stdout=subprocess.DEVNULL, start_new_session=True)\n"
-        "    time.sleep(3)\n"
+        "    child = subprocess.Popen(['sleep', '3600'], stdout=subprocess.DEVNULL, start_new_session=True)\n"
         "    print(child.pid, flush=True)\n"
-        "    time.sleep(600)\n"
+        "    signal.pause()\n"
     )
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as parent:
         child = psutil.Process(int(parent.stdout.readline()))
+        [guard] = [each for each in psutil.Process(parent.pid).children() if each != child]
+        wait_for(lambda: guard.status() == psutil.STATUS_SLEEPING)  # between two looks at the children
+        slept = guard.num_ctx_switches().voluntary
+        wait_for(lambda: guard.num_ctx_switches().voluntary > slept + 2)  # a look that began after the child was there
         assert child.is_running()
         parent.kill()
     assert psutil.wait_procs([child], timeout=600)[1] == []

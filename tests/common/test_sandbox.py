@@ -105,7 +105,7 @@ def test_each_answer_has_its_own_processor_time(judge):
     """Together they take longer than one may by the kernel's limit, which is 2 seconds and twice the limit beyond
     what was used."""
     judge.close()
-    assert all(judge.ask("work", 0.5, limit=1.0)[0] == 1 for _ in range(10))
+    assert all(judge.ask("work", 0.05, limit=0.4)[0] == 1 for _ in range(60))
 
 
 def test_a_reply_that_is_not_finished_ends_its_worker(judge, monkeypatch):
@@ -135,11 +135,16 @@ def test_one_slow_answer_does_not_hold_up_another():
         pytest.skip("there is one judge on one core")
     judges = Judges(FUNCTION)
     try:
-        with ThreadPoolExecutor(2) as pool:
-            slow = pool.submit(judges.ask, "work", 3.0, limit=10.0)
-            wait_for(lambda: judges.judges[0].process)
-            assert judges.ask("add", 2, 3, limit=5.0)[0] == 5 and not slow.done()
-            assert slow.result()[0] == 1
+        assert judges.ask("add", 2, 3, limit=5.0)[0] == 5
+        first, second = judges.judges[:2]
+        os.killpg(first.process.pid, signal.SIGSTOP)
+        with ThreadPoolExecutor(1) as pool:
+            slow = pool.submit(judges.ask, "add", 1, 1, limit=600.0)
+            wait_for(lambda: first in judges._busy)
+            assert judges.ask("add", 2, 3, limit=5.0)[0] == 5
+            assert second.process and not slow.done()
+            os.killpg(first.process.pid, signal.SIGCONT)
+            assert slow.result()[0] == 2
     finally:
         judges.close()
 

@@ -443,7 +443,27 @@ def test_what_was_not_checked_is_reported(tmp_path, registry):
     assert found.status == "not checked"
     assert "the reward of 'broken' cannot be imported" in found.note
     assert "no reward for 'unknown'" in found.note
-    assert results(data, no_rewards=True)["reward of gold"].note == "--no-rewards"
+    assert results(data, no_rewards=True)["reward of gold"].note == "--no-rewards; leave out this option"
+
+
+@pytest.mark.parametrize(("sources", "counts"), [
+    (("kk_2ppl", "kk_2ppl"), {"kk_2ppl": 2, "--reward math": 0}),
+    (("kk_2ppl", "of_mine", ""), {"kk_2ppl": 1, "--reward math": 2}),
+])  # fmt: skip
+def test_which_reward_scores_the_rows_is_said_also_where_the_option_scores_none(tmp_path, sources, counts):
+    data = write(tmp_path / "data.parquet", [row(i, data_source=source) for i, source in enumerate(sources)])
+    made = report(data, reward="math")
+    assert made.rewards == counts and "--reward math " in made.render()
+    assert not report(data, no_rewards=True).rewards
+
+
+def test_each_check_that_is_not_made_has_a_remedy(tmp_path):
+    for name in ("empty", "other"):
+        (tmp_path / f"{name}.jsonl").write_text("")
+    for options in ({}, {"no_rewards": True}, {"test": (tmp_path / "other.jsonl",)}):
+        checks = report(tmp_path / "empty.jsonl", **options).checks
+        skipped = [check.note for check in checks if check.status == "not checked"]
+        assert skipped and all(";" in note for note in skipped), skipped
 
 
 CHAT_TEMPLATE = (

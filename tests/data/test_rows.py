@@ -93,6 +93,12 @@ def test_columns_are_read_by_name_and_a_file_that_is_not_parquet_is_an_error(tmp
             next(read_rows(tmp_path / name))
 
 
+def test_a_column_that_stands_twice_is_named(tmp_path):
+    pq.write_table(pa.table([["a"], ["b"], ["c"]], names=["problem", "answer", "answer"]), tmp_path / "a.parquet")
+    with pytest.raises(UnreadableFileError, match=r"a\.parquet has several columns named answer"):
+        next(read_rows(tmp_path / "a.parquet", None))
+
+
 EQUAL = {
     "case": ("Find x.", "FIND X."),
     "white space": ("Find x.", " Find\n\t x. "),

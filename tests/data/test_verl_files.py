@@ -33,11 +33,19 @@ FILES = {
     "an ending in capitals": ("a.PARQUET", lambda path: write(path, clean()), False),
     "gzip": ("a.jsonl.gz", lambda path: path.write_bytes(b""), False),
     "broken JSON": ("a.jsonl", lambda path: path.write_text('{"prompt": ['), False),
+    "a key twice in lines": ("a.jsonl", lambda path: path.write_text('{"prompt": "a", "prompt": "b"}\n'), False),
     "no JSON": ("a.json", lambda path: path.write_text(""), False),
     "no Parquet": ("a.parquet", lambda path: path.write_text("{}"), False),
     "a space": ("my data.parquet", lambda path: write(path, clean()), True),
     "braces": ("a{b}.parquet", lambda path: write(path, clean()), True),
 }  # fmt: skip
+
+
+def test_a_key_that_stands_twice_in_a_list_of_rows_is_named_where_verl_takes_the_last(tmp_path, load_in_verl):
+    (tmp_path / "a.json").write_text('[\n{"prompt": [{"role": "user", "content": "a", "content": "b"}]}]')
+    assert load_in_verl([tmp_path / "a.json"])[0][0]["raw_prompt"][0]["content"] == "b"
+    with pytest.raises(UnreadableFileError, match="key 'content' stands twice"):
+        open_as_verl(tmp_path / "a.json")
 
 
 @pytest.mark.parametrize("name", FILES)

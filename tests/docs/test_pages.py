@@ -118,11 +118,18 @@ print([torch.allclose(*gradients), bool(gradients[0].any())])
 """
 
 
-def test_recipes_are_their_formulas(tmp_path):
-    (tmp_path / "my_methods.py").write_text("\n\n".join(python_blocks("write_your_own.md")))
-    code = RECIPES.format(directory=str(tmp_path))
-    printed = run_fresh(code, {"VERL_USE_EXTERNAL_MODULES": "my_methods"}).out.splitlines()[-7:]
-    luspo, f_grpo, wapo, icepop, near, without, same = map(ast.literal_eval, printed)
+@pytest.fixture(scope="module")
+def printed(tmp_path_factory):
+    """What `OWN` and `RECIPES` print, a line each value."""
+    directory = tmp_path_factory.mktemp("own")
+    (directory / "my_methods.py").write_text("\n\n".join(python_blocks("write_your_own.md")))
+    code = (OWN + RECIPES).format(directory=str(directory))
+    lines = run_fresh(code, {"VERL_USE_EXTERNAL_MODULES": "my_methods"}).out.splitlines()[-11:]
+    return [ast.literal_eval(line) for line in lines]
+
+
+def test_recipes_are_their_formulas(printed):
+    luspo, f_grpo, wapo, icepop, near, without, same = printed[4:]
     assert luspo == [2, 2, 3, 3, 3] and wapo == [1, 1, 0, 0, 0] and without == [0, 1, 1, 0, 0]
     assert f_grpo == [0.75**2] * 5
     assert icepop == [1.0, 0, 0, 4.0, 2.0], "k is 1, 8, 0.4, 4 and 2"
@@ -130,11 +137,8 @@ def test_recipes_are_their_formulas(tmp_path):
     assert same == [True, True], "GSPO with weights of length is GSPO with sums"
 
 
-def test_methods_of_one_s_own_give_what_their_formulas_say(tmp_path):
-    (tmp_path / "my_methods.py").write_text("\n\n".join(python_blocks("write_your_own.md")))
-    code = OWN.format(directory=str(tmp_path))
-    lines = run_fresh(code, {"VERL_USE_EXTERNAL_MODULES": "my_methods"}).out.splitlines()[-4:]
-    weights, inputs, advantages, quadratic = map(ast.literal_eval, lines)
+def test_methods_of_one_s_own_give_what_their_formulas_say(printed):
+    weights, inputs, advantages, quadratic = printed[:4]
     assert weights == pytest.approx([0.3, 0.65, 1.0])
     assert inputs == ("probs", "entropy", "advantages")
     assert advantages == [[0, 0], [-0.5, -0.5], [-2, -2], [4, 4], [0.5, 0]]

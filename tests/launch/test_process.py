@@ -81,7 +81,7 @@ def test_what_a_killed_driver_started_is_ended_with_it(tmp_path, fake_driver):
 
 
 def test_a_signal_before_anybody_waits_is_not_lost(tmp_path, fake_driver):
-    fake_driver("exec sleep 300")
+    fake_driver("exec sleep 3600")
     with pytest.raises(KeyboardInterrupt), TrainingProcess([], dict(os.environ), tmp_path / "log") as process:
         signal.raise_signal(signal.SIGTERM)
         process.wait(lambda: None)
@@ -89,7 +89,7 @@ def test_a_signal_before_anybody_waits_is_not_lost(tmp_path, fake_driver):
 
 
 def test_a_training_that_outlives_its_launcher_keeps_the_lock(tmp_path, fake_driver):
-    fake_driver("exec sleep 300")
+    fake_driver("exec sleep 3600")
     with contextlib.ExitStack() as launcher:
         claim = launcher.enter_context(lock(tmp_path / "lock", ""))
         with TrainingProcess([], dict(os.environ), tmp_path / "log", inherit=[claim]) as process:

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 from hydra._internal.utils import get_args_parser
+from hydra.core.global_hydra import GlobalHydra
+from verl.trainer import main_ppo
 
 from tests.conftest import composed
 from verl_trgrpo.cli.main import main
@@ -122,9 +124,12 @@ def test_each_way_changes_what_the_page_says(bash, of_row):
     }  # the script sets three of them itself  # fmt: skip
 
 
-def test_the_check_judges_what_the_script_composes(tmp_path, bash, of_row, capsys):
+def test_the_check_judges_what_the_script_composes(tmp_path, bash, of_row, capsys, monkeypatch):
     row = ROWS[1]
-    bash(f"{of_row(row)} --cfg job > job.yaml", f'exec {shlex.quote(sys.executable)} "$@"')
+    monkeypatch.setattr(sys, "argv", bash(f"{of_row(row)} --cfg job"))
+    GlobalHydra.instance().clear()
+    main_ppo.main()
+    (tmp_path / "job.yaml").write_text(capsys.readouterr().out)
     job, run = (flat(each) for each in (composed([], tmp_path / "job.yaml").config, run_of(bash(of_row(row)))))
     names = {job.pop("trainer.experiment_name"), run.pop("trainer.experiment_name")}  # the launcher's is the algorithm
     assert (job, names) == (run, {"tr_grpo", "trgrpo" if "trgrpo_trainer" in row else "gsm8k"})

@@ -3,13 +3,15 @@
 import re
 import shlex
 
+import hydra
 import pytest
+from hydra.core.global_hydra import GlobalHydra
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException
 
 from tests.conftest import composed
 from verl_trgrpo.common.findings import InvalidInputError
-from verl_trgrpo.runs.compose import compose, group_names
+from verl_trgrpo.runs.compose import _verl_configs, compose, group_names
 from verl_trgrpo.runs.keys import OLD_SECTIONS, flat
 from verl_trgrpo.runs.overrides import malformed, setting_problems
 
@@ -75,7 +77,7 @@ def test_what_is_suggested_can_be_typed():
         key for key in flat(config) if "." in key and not key.startswith(OLD_SECTIONS) and not key.endswith("_target_")
     ]
     keys = [key for key in keys if len(key.rpartition(".")[2]) > 4]
-    groups, followed = group_names(), 0
+    groups, followed = group_names([]), 0
     for key in keys[::40]:
         words = [f"{typo(key)}=1", f"+{key}=1", f"~{key}x", f"{key}x=1"]
         for message in setting_problems(config, words, groups):
@@ -84,6 +86,68 @@ def test_what_is_suggested_can_be_typed():
             assert setting_problems(config, [f"{meant[1] or meant[2]}=null"], groups) == [], message
             followed += 1
     assert followed > 3 * len(keys[::40])
+
+
+# Hydra's own root, and a group whose place takes one of its options alone.
+SKIPPED = ("hydra", "algorithm@algorithm.rollout_correction")
+
+
+def groups_of(source):
+    """All groups that a configuration has or could have, Hydra's own included: the options, the one in force first."""
+    with hydra.initialize_config_dir(str(_verl_configs()), version_base=None):
+        loader = GlobalHydra.instance().config_loader()
+        chosen = hydra.compose(source, return_hydra_config=True).hydra.runtime.choices
+        every = dict.fromkeys([*loader.list_groups(""), *chosen])
+        names = [name for name in every if name not in SKIPPED and ".." not in name]
+        options = {name: loader.get_group_options(name.partition("@")[0]) for name in names}
+    return {name: [*filter(None, [chosen.get(name)]), *known] for name, known in options.items() if known}
+
+
+REMEDY = re.compile(
+    r"did you mean (?P<meant>\S+)\?|choose one of (?P<one>[^,]+)|write (?P<write>\S+)$|such as (?P<first>\S+)$"
+    r"|(?P<bare>without the plus)|(?P<out>leave this word out)|\((?P<plus>\+\S+)=\.\.\. adds it"
+)
+
+
+def corrections(word, messages, groups):
+    """Yield the overrides that the messages of one round name in place of a word; none where it is to be left out."""
+    sign, key, value = re.match(r"([+]*)([^=]*)=(.*)", word).groups()
+    remedies = []
+    for message in messages:
+        found = [match.groupdict() for match in REMEDY.finditer(message)]
+        assert found, f"no remedy: {message}"
+        if "does not exist" in message and (option := found[0]["meant"] or found[0]["one"]):
+            value = option
+            remedies += [] if len(messages) > 1 else [{"write": f"{sign}{key}={value}"}]
+        else:
+            remedies += found
+    for remedy in remedies:
+        if other := remedy.get("meant") or remedy.get("plus"):
+            known = groups.get(other.lstrip("+"), [value])
+            yield [f"{other}={value if value in known else known[0]}"]
+        elif not remedy.get("out"):
+            yield [remedy.get("write") or f"{key}={value}", *([f"{key}={value}"] if remedy.get("first") else [])]
+
+
+@pytest.mark.parametrize(("source", "start"), [("trgrpo_trainer", 0), ("ppo_trainer", 5)])
+def test_what_is_suggested_for_a_group_composes(source, start):
+    groups, refused = groups_of(source), 0
+    words = []
+    for name, (option, *_) in groups.items():
+        package = name.rpartition("@")[2]
+        words += [
+            f"{name}={option}", f"+{name}={option}", f"{name}={option[:-1]}", f"+{name}={option}x", f"{name}=x",
+            f"{name.upper()}={option}", f"{name}={option.upper()}", f"{package.replace('.', '/')}={option}", f"{name}x={option}",
+            f"{package}/{option}=x", f"{name.partition('@')[0]}={option}",
+        ]  # fmt: skip
+    for word in words[start::45]:  # of each form some groups: composing takes a quarter of a second
+        try:
+            compose(source, [word])
+        except InvalidInputError as error:
+            refused += 1
+            for corrected in corrections(word, error.messages, groups):
+                compose(source, corrected)
+    assert refused > len(words) // 90
 
 
 @pytest.mark.parametrize("section", OLD_SECTIONS)
@@ -99,7 +163,7 @@ def test_a_key_of_an_old_section_gets_a_plus_only_where_its_place_is_not_there(s
 def test_another_thing_is_not_suggested():
     config = composed([]).config
     [message] = setting_problems(
-        config, ["actor_rollout_ref.rollout.multi_turn.interaction_config_path=x"], group_names()
+        config, ["actor_rollout_ref.rollout.multi_turn.interaction_config_path=x"], group_names([])
     )
     assert "tool_config_path" not in message
 
@@ -110,11 +174,11 @@ def test_the_end_of_a_key_is_completed_and_to_the_model_that_is_trained():
     for key in keys[::30]:
         parts = key.split(".")
         for end in (".".join(parts[i:]) for i in range(1, len(parts) - 1)):
-            [message] = setting_problems(config, [f"{end}=1"], group_names())
+            [message] = setting_problems(config, [f"{end}=1"], group_names([]))
             meant = re.search(r"did you mean (\S+)\?", message)
             assert meant and meant[1].endswith(f".{end}"), message
-        assert "did you mean critic." not in "".join(setting_problems(config, [f"{parts[-1]}=1"], group_names()))
-    assert "mean critic.optim.lr?" in setting_problems(config, ["critic.lr=1"], group_names())[0]
+        assert "did you mean critic." not in "".join(setting_problems(config, [f"{parts[-1]}=1"], group_names([])))
+    assert "mean critic.optim.lr?" in setting_problems(config, ["critic.lr=1"], group_names([]))[0]
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from studies.comparisons import run as runner
 from studies.comparisons.run import (
     LOCK,
     Inputs,
@@ -23,6 +24,7 @@ from studies.comparisons.run import (
 )
 from studies.comparisons.study import Study
 from tests.waiting import wait_for
+from verl_trgrpo.common.progress import interruptible
 from verl_trgrpo.compare.comparison import compare_runs
 from verl_trgrpo.runs.records import read_record, write_record
 
@@ -128,6 +130,26 @@ def test_signals_end_the_runs_under_way(tmp_path, number):
     for arm in "ab":
         record = read_record(run_directory(out, arm, 0)).content()
         assert not record["finished"]
+
+
+def test_a_signal_amid_the_start_of_a_run_ends_that_run_too(tmp_path, monkeypatch):
+    study = replace(STUDY, arms={"grpo": {"height": 0.5, "wait": 36000}}, primary="", seeds=[0, 1])
+    start, started = runner._start, []
+
+    def interrupted(*arguments):
+        started.append(start(*arguments))
+        signal.raise_signal(signal.SIGINT)
+        return started[-1]
+
+    monkeypatch.setattr(runner, "_start", interrupted)
+    try:
+        with interruptible() as progress, pytest.raises(KeyboardInterrupt):
+            run_study(study, INPUTS, tmp_path, jobs=2, progress=progress)
+        assert [process.poll() for process in started] == [-signal.SIGTERM]
+    finally:
+        for process in started:
+            process.kill()
+            process.wait()
 
 
 def test_a_trainer_that_outlived_its_command_is_not_joined_by_another(tmp_path):

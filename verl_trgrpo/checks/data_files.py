@@ -15,8 +15,8 @@ from verl_trgrpo.common.text import as_plain_yaml, count_of, did_you_mean
 from verl_trgrpo.data.prompts import TOOLS, RolloutPrompts, agent_loops, tool_schemas
 from verl_trgrpo.data.rows import UnreadableFileError, is_chat
 from verl_trgrpo.data.verl_files import DataFile, column_findings, concatenation_findings, row_problems, spread
-from verl_trgrpo.runs.compose import resolved, selected
-from verl_trgrpo.runs.keys import AGENT, REWARD, REWARD_MODEL, ROLLOUT
+from verl_trgrpo.runs.compose import resolved
+from verl_trgrpo.runs.keys import AGENT, REWARD, REWARD_MODEL, ROLLOUT, selected
 from verl_trgrpo.tasks.ground_truths import LITERAL_GOLDS, literal_findings, reward_findings
 from verl_trgrpo.tasks.registry import (
     DEFAULT_REWARD_KEY,

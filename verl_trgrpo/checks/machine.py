@@ -27,7 +27,7 @@ from verl_trgrpo.common.foreign import load_yaml, read_foreign
 from verl_trgrpo.common.text import count_of, did_you_mean
 from verl_trgrpo.data.prompts import TOOLS, own_agent_loops
 from verl_trgrpo.runs.checkpoints import checkpoint_bytes
-from verl_trgrpo.runs.compose import loggers_of, selected
+from verl_trgrpo.runs.compose import loggers_of
 from verl_trgrpo.runs.environment import accelerator_count, training_environment
 from verl_trgrpo.runs.keys import (
     ACTOR,
@@ -40,6 +40,7 @@ from verl_trgrpo.runs.keys import (
     REWARD_MODEL,
     ROLLOUT,
     place_of,
+    selected,
 )
 from verl_trgrpo.runs.weights import parameter_count
 from verl_trgrpo.tasks.registry import known_options

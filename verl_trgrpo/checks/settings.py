@@ -24,8 +24,9 @@ from verl_trgrpo.checks.view import OWN_MANAGER, RunView
 from verl_trgrpo.common.findings import Finding, Level
 from verl_trgrpo.common.text import as_plain_yaml, as_yaml, did_you_mean, nearest, nearest_key
 from verl_trgrpo.data.prompts import TOOLS
-from verl_trgrpo.runs.compose import selected
-from verl_trgrpo.runs.keys import LOSS, MANAGER, MANAGER_OPTIONS, OLD_SECTIONS, SHAPING, flat, place_of
+from verl_trgrpo.runs.compose import group_names
+from verl_trgrpo.runs.keys import LOSS, MANAGER, MANAGER_OPTIONS, OLD_SECTIONS, SHAPING, flat, place_of, selected
+from verl_trgrpo.runs.overrides import can_be_added
 from verl_trgrpo.tasks.registry import known_agent_loops
 
 # A section that takes any key.
@@ -133,13 +134,21 @@ def key_findings(view: RunView) -> list[Finding]:
     Known are the keys of the run's defaults, the fields of the dataclasses that it names, and everything below a key that is
     empty or null there. Keys that were added on the command line with a plus are not reported.
     """
+    groups = group_names(view.run.choices)
+    added = [key for key in view.run.added if can_be_added(view.defaults, key, groups)]
     unknown = [
         (key, names)
         for key, names in _unknown_keys(view.config, view.defaults, "")
-        if key != MANAGER_OPTIONS and not any(f"{added}.".startswith(f"{key}.") for added in view.run.added)
+        if key != MANAGER_OPTIONS and not any(f"{each}.".startswith(f"{key}.") for each in added)
     ]
     places = [key for key in flat(view.defaults) if key.partition(".")[0] not in OLD_SECTIONS] if unknown else []
-    findings = [_unknown_finding(key, names, places) for key, names in unknown]
+    places += [group for group in groups if "@" not in group]
+    plus = {
+        key: f" (+{key}=... on the command line adds it)"
+        for key, _ in unknown
+        if can_be_added(view.defaults, key, groups)
+    }
+    findings = [_unknown_finding(key, names, places, plus.get(key, "")) for key, names in unknown]
     below = tuple(f"{key}." for key, _ in unknown)
     return findings + [
         each for each in _unread_findings(view.config, view.defaults) if not each.where.startswith(below)
@@ -158,12 +167,12 @@ def _unknown_keys(node: DictConfig, defaults: DictConfig, prefix: str) -> Iterat
             yield from _unknown_keys(child, default, f"{key}.")
 
 
-def _unknown_finding(key: str, names: set[str], places: list[str]) -> Finding:
+def _unknown_finding(key: str, names: set[str], places: list[str], plus: str) -> Finding:
     section, dot, _ = key.rpartition(".")
     known = [*(f"{section}{dot}{name}" for name in names), *places]
     meant = place_of(key, known) or nearest_key(key, known)
     fix = f"did you mean {meant}?" if meant else f"remove {key}"
-    return Finding.error(key, f"{key}: unknown key; {fix} (+{key}=... on the command line adds it)")
+    return Finding.error(key, f"{key}: unknown key; {fix}{plus}")
 
 
 def _unread_findings(config: DictConfig, defaults: DictConfig) -> list[Finding]:

@@ -16,8 +16,8 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 from verl_trgrpo.checks.view import RunView
 from verl_trgrpo.common.findings import Finding, messages_of
 from verl_trgrpo.core import TokenWeighting
-from verl_trgrpo.runs.compose import defaults_of, selected
-from verl_trgrpo.runs.keys import ACTOR, LOSS, MODEL, SHAPING
+from verl_trgrpo.runs.compose import defaults_of
+from verl_trgrpo.runs.keys import ACTOR, LOSS, MODEL, SHAPING, selected
 from verl_trgrpo.verl_plugin.cpu.vllm import provide_vllm_distribution
 
 # The innermost first. veRL reads reward and profiler without building their dataclasses.

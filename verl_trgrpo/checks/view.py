@@ -18,8 +18,8 @@ from verl_trgrpo.common.typed import read_typed
 from verl_trgrpo.data.prompts import ModelConfig, RolloutPrompts, default_agent_of
 from verl_trgrpo.data.rows import SINGLE_TURN, UnreadableFileError
 from verl_trgrpo.data.verl_files import DataFile, open_as_verl
-from verl_trgrpo.runs.compose import ComposedRun, changed_values, loggers_of, selected
-from verl_trgrpo.runs.keys import ACTOR, MODEL, MODEL_PATH
+from verl_trgrpo.runs.compose import ComposedRun, changed_values, loggers_of
+from verl_trgrpo.runs.keys import ACTOR, MODEL, MODEL_PATH, selected
 from verl_trgrpo.runs.run_directory import is_finished
 
 TRAINING = "data.train_files"

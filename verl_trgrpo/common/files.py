@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from verl_trgrpo.common.foreign import ForeignFileError, lines_of, open_foreign, real_path
+from verl_trgrpo.common.foreign import NotJSONError, lines_of, open_foreign, parse_json, real_path
 
 
 def write_text(path: Path, text: str) -> None:
@@ -49,14 +49,12 @@ def json_lines(path: Path) -> Iterator[tuple[int, Any]]:
         try:
             for number, line in enumerate(lines_of(file, path), start=1):
                 if line.strip():
-                    yield number, json.loads(line)
+                    yield number, parse_json(line)
         except (EOFError, gzip.BadGzipFile, zlib.error) as error:
             raise ValueError(
                 f"{path} is a damaged gzip file ({error}) after line {number}; get the file again"
             ) from error
-        except ForeignFileError:
-            raise
-        except (ValueError, RecursionError) as error:
+        except NotJSONError as error:
             raise ValueError(f"{path}, line {number}: it is not JSON ({error}); correct or remove the line") from error
 
 
@@ -113,7 +111,7 @@ def directory_lock(directory: Path, owned: Owned = lambda _: ()) -> Iterator[Pat
     target = real_path(directory)
     check_no_circle(directory)
     if target.exists() and not target.is_dir():
-        raise ValueError(f"{directory} is no directory, but a file, pipe or device; name a directory")
+        raise ValueError(f"{directory} is not a directory, but a file, pipe or device; name a directory")
     busy = f"another process ({{holder}}) is building {directory}; wait for its end, or stop the process"
     with contextlib.ExitStack() as held:
         try:

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from verl_trgrpo.common.secrets import line_problems, password_problems
+from verl_trgrpo.common.text import shorten
 
 MIB = 1 << 20
 RECORD_LIMIT = 16 * MIB
@@ -35,6 +36,10 @@ _MOST_ENTRIES = 10_000
 
 class ForeignFileError(ValueError):
     """A file cannot be opened or read; the message names the file, the reason and the remedy."""
+
+
+class NotJSONError(ValueError):
+    """A text is not JSON of one meaning; the message has the reason."""
 
 
 def open_foreign(path: Path, limit: int | None = None) -> BinaryIO:
@@ -65,7 +70,7 @@ def open_foreign(path: Path, limit: int | None = None) -> BinaryIO:
     status = os.fstat(descriptor)
     problem = ""
     if not stat.S_ISREG(status.st_mode):
-        problem = "is no regular file; put a file in its place"
+        problem = "is not a regular file; put a file in its place"
     elif limit is not None and status.st_size > limit:
         problem = f"has {status.st_size:,} bytes, more than the {limit:,} that such a file may have; restore the file"
     if problem:
@@ -95,17 +100,37 @@ def read_foreign(path: Path, limit: int = RECORD_LIMIT) -> bytes:
     return content
 
 
-def read_foreign_json(path: Path, limit: int = RECORD_LIMIT) -> Any:
+def read_foreign_json(path: Path) -> Any:
     """Return the value in a JSON file.
 
     Raises:
         FileNotFoundError, ForeignFileError: as `read_foreign`; the content is not JSON.
     """
-    content = read_foreign(path, limit)
     try:
-        return json.loads(content)
-    except (ValueError, RecursionError) as error:
+        return parse_json(read_foreign(path, RECORD_LIMIT))
+    except NotJSONError as error:
         raise ForeignFileError(f"{path} is damaged ({error}); restore or remove the file") from error
+
+
+def parse_json(content: bytes | str) -> Any:
+    """Return the value of JSON that somebody else may have made.
+
+    Raises:
+        NotJSONError: it is something else, nested too deeply, or has a key twice in an object, of which one would be dropped.
+    """
+    try:
+        return json.loads(content, object_pairs_hook=_object)
+    except (ValueError, RecursionError) as error:
+        raise NotJSONError(str(error)) from error
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"the key {shorten(twice)} stands twice in {shorten(found)}")
+    return found
 
 
 def load_yaml(path: Path) -> Any:

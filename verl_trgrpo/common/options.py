@@ -79,12 +79,16 @@ def parse_options(
     import tyro  # takes a tenth of a second
 
     names = [field.name for field in dataclasses.fields(options_class)]  # type: ignore[arg-type]
+    words = sys.argv[1:] if argv is None else argv
     if "overrides" in names:
-        raise_invalid(_confused(names, sys.argv[1:] if argv is None else argv))
+        raise_invalid(_confused(names, words))
     # tyro prints a ValueError of a class in a box, but passes on what a function raises. That function needs a parameter.
     has_fields = bool(dataclasses.fields(options_class))  # type: ignore[arg-type]
     # An annotation that is a string belongs to the module of its class, which is not that of a class that inherits the field.
     hints = get_type_hints(options_class, include_extras=True)
+    if words and words[0] and not words[0].startswith("-") and "Positional" not in str(hints):
+        takes = [f"--{name.replace('_', '-')} {shlex.quote(words[0])}" for name in names if "Path" in str(hints[name])]
+        raise_invalid([f"{words[0]}: has no option before it; write {' or '.join(takes)}"] if takes else [])
     for field in dataclasses.fields(options_class):  # type: ignore[arg-type]
         hints[field.name] = Annotated[hints[field.name], tyro.conf.arg(help_behavior_hint=_default_text(field))]
     options_class.__init__.__annotations__.update(hints)  # type: ignore[misc]

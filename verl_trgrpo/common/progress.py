@@ -15,6 +15,8 @@ from tqdm import tqdm
 
 _Item = TypeVar("_Item")
 
+INTERRUPTIONS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
 # Called with the items to go through, their number (None: unknown) and a label.
 Progress = Callable[[Iterable[Any], int | None, str], Iterable[Any]]
 
@@ -44,7 +46,7 @@ def interruptible() -> Iterator[Progress]:
             if interrupted:
                 raise KeyboardInterrupt
 
-    with handle_signals(interrupt, signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+    with handle_signals(interrupt, *INTERRUPTIONS):
         yield progress
 
 

@@ -30,8 +30,9 @@ def changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
 
 
 def nearest(name: str, known: Iterable[str], cutoff: float = 0.6) -> str:
-    """Return the known name that is most similar to `name`, or "" if none has a similarity of at least `cutoff` (0 to 1)."""
-    return next(iter(difflib.get_close_matches(name, list(known), n=1, cutoff=cutoff)), "")
+    """Return the known name that is most similar to `name` in any case, "" if none has a similarity of `cutoff` (0 to 1)."""
+    spelled = {other.casefold(): other for other in known}
+    return next((spelled[near] for near in difflib.get_close_matches(name.casefold(), spelled, 1, cutoff)), "")
 
 
 def did_you_mean(name: str, known: Iterable[str], otherwise: str | None = None) -> str:
@@ -137,9 +138,9 @@ def as_plain_yaml(value: Any) -> str:
     return f"[{','.join(map(as_plain_yaml, value))}]" if isinstance(value, Sequence) else as_yaml(value)
 
 
-def first_line(error: BaseException, limit: int = 200) -> str:
-    """Return the first line of an error's message, or its type if it is empty, in at most `limit` characters."""
-    return _cut((str(error).strip().splitlines() or [type(error).__name__])[0], limit)
+def first_line(error: BaseException) -> str:
+    """Return the first line of an error's message, or its type if it is empty, in at most 200 characters."""
+    return _cut((str(error).strip().splitlines() or [type(error).__name__])[0], 200)
 
 
 def _cut(text: str, limit: int) -> str:
@@ -154,20 +155,20 @@ def nearest_key(key: str, known: Iterable[str]) -> str:
     """Return the dotted key that was probably meant, or "".
 
     A last part in the same section, written a little differently, is preferred to the same last part in another section, to a
-    similar key. ``tool_path`` is not ``model_path`` written differently: every word has to be similar.
+    similar key. ``tool_path`` is not ``model_path`` written differently: every word has to be similar. Case does not count.
     """
+    spelled, key = {other.casefold(): other for other in known}, key.casefold()
     section, _, name = key.rpartition(".")
-    known = list(known)
-    here = {other.rpartition(".")[2]: other for other in known if other.rpartition(".")[0] == section}
+    here = {other.rpartition(".")[2]: other for other in spelled if other.rpartition(".")[0] == section}
     if near := nearest(name, [other for other in here if _same_words(name, other)], cutoff=0.7):
-        return here[near]
+        return spelled[here[near]]
     end = f".{key}" if name in _OF_MANY and section else f".{name}"
-    elsewhere = [other for other in known if f".{other}".endswith(end) and (section or name not in _OF_MANY)]
+    elsewhere = [other for other in spelled if f".{other}".endswith(end) and (section or name not in _OF_MANY)]
     if elsewhere:
         inside = [other for other in elsewhere if section and other.startswith(f"{section}.")]
-        return min(inside or elsewhere, key=lambda other: _distance(key, other))
-    others = [other for other in known if other.rpartition(".")[0] != section]
-    return nearest(key, others, cutoff=0.85)
+        return spelled[min(inside or elsewhere, key=lambda other: _distance(key, other))]
+    others = [other for other in spelled if other.rpartition(".")[0] != section]
+    return spelled.get(nearest(key, others, cutoff=0.85), "")
 
 
 def _distance(key: str, other: str) -> tuple[int, bool, int]:

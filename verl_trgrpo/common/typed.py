@@ -5,7 +5,6 @@ Not for modules that `core` imports, which has no pydantic.
 
 from __future__ import annotations
 
-import json
 import logging
 import math
 from collections.abc import Iterator
@@ -14,7 +13,7 @@ from typing import Annotated, Any, TypeVar
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
-from verl_trgrpo.common.foreign import ForeignFileError, lines_of, open_foreign, read_foreign_json
+from verl_trgrpo.common.foreign import ForeignFileError, lines_of, open_foreign, parse_json, read_foreign_json
 from verl_trgrpo.common.text import shorten
 
 _MOST_SHOWN = 5
@@ -101,8 +100,8 @@ def read_typed(path: Path, schema: type[Read], mark: str = "") -> Read:
 def typed_line(schema: type[Read], line: bytes, where: str) -> Read:
     """Return a line of a JSON Lines file as its schema. Raises a ForeignFileError if it is something else."""
     try:
-        content = json.loads(line)
-    except (ValueError, RecursionError) as error:
+        content = parse_json(line)
+    except ValueError as error:
         raise ForeignFileError(
             f"{where} is damaged ({shorten(line, 60)}: {error}); correct or remove the line"
         ) from error

@@ -15,7 +15,6 @@ instructions, `extra_info.question` is the question alone, which decontamination
 
 from __future__ import annotations
 
-import json
 import math
 import re
 import unicodedata
@@ -28,7 +27,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from verl_trgrpo.common.findings import Finding, Level
-from verl_trgrpo.common.foreign import open_foreign, real_path
+from verl_trgrpo.common.foreign import NotJSONError, open_foreign, parse_json, real_path
 from verl_trgrpo.common.text import first_line, shorten
 
 if TYPE_CHECKING:  # pyarrow takes half a second, so functions import it
@@ -197,8 +196,8 @@ def extra_info_of(row: RawRow) -> Mapping[str, Any]:
     """Return a row's extra_info, or an empty mapping; JSON where `datasets` keeps rows of different fields as such."""
     extra_info = row.get("extra_info")
     if isinstance(extra_info, str):
-        with suppress(ValueError, RecursionError):
-            extra_info = json.loads(extra_info)
+        with suppress(NotJSONError):
+            extra_info = parse_json(extra_info)
     return extra_info if isinstance(extra_info, Mapping) else {}
 
 

@@ -4,7 +4,6 @@ Whatever a builder does not use is in its manifest: files and columns that it do
 the user may not expect is a warning, too.
 """
 
-import json
 import logging
 import os
 import random
@@ -15,7 +14,15 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from verl_trgrpo.common.files import json_lines
-from verl_trgrpo.common.foreign import JSON_LIMIT, is_entry, open_foreign, read_foreign, real_path
+from verl_trgrpo.common.foreign import (
+    JSON_LIMIT,
+    NotJSONError,
+    is_entry,
+    open_foreign,
+    parse_json,
+    read_foreign,
+    real_path,
+)
 from verl_trgrpo.common.text import first_line
 from verl_trgrpo.data.rows import extra_info_of
 from verl_trgrpo.data.verl_files import read_rows
@@ -161,7 +168,7 @@ def read_records(path: Path, where: str = "") -> Iterator[Record]:
             if not isinstance(row, Mapping):
                 raise ValueError(f"{where}, row {number}: it is of type {type(row).__name__}; expected an object")
             yield Record(row, where, number)
-    except (OSError, json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
+    except (OSError, NotJSONError) as error:
         raise ValueError(f"cannot read {path} ({error}); check the path, or get the file again") from error
 
 
@@ -190,7 +197,7 @@ def load_hub(
 
 
 class LeftOutRowError(ValueError):
-    """A row is no part of the data set, which public data have; the message is the reason that the manifest counts."""
+    """A row is left out of the data set, as public data have them; the message is the reason that the manifest counts."""
 
 
 class _Columns(Mapping[str, Any]):
@@ -250,7 +257,7 @@ def parse_records(
     Args:
         records: rows of one or more files.
         parse: it gets rows whose columns are found in any spelling of `plain_name`.
-        unneeded: columns that are no part of the rows, beside `DESCRIPTIVE`; others that `parse` does not ask for are a warning.
+        unneeded: columns that are left out of the rows, beside `DESCRIPTIVE`; others that `parse` does not ask for are a warning.
 
     Raises:
         ValueError: none of the rows of a file can be used; the message has the reason of the first.
@@ -331,7 +338,7 @@ def _numbered_rows(path: Path) -> Iterator[tuple[int, Any]]:
     if kind == ".arrow":
         return enumerate(_arrow_rows(path), start=1)
     if kind == ".json":
-        rows = json.loads(read_foreign(real_path(path), JSON_LIMIT).strip() or b"[]")
+        rows = parse_json(read_foreign(real_path(path), JSON_LIMIT).strip() or b"[]")
         if not isinstance(rows, list):
             raise ValueError(f"{path} holds a {type(rows).__name__}; expected a list of rows")
         return enumerate(rows, start=1)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from verl_trgrpo.common.findings import Finding
-from verl_trgrpo.common.foreign import JSON_LIMIT, lines_of, open_foreign, real_path
+from verl_trgrpo.common.foreign import JSON_LIMIT, lines_of, open_foreign, parse_json, read_foreign, real_path
 from verl_trgrpo.common.text import first_line
 from verl_trgrpo.data.rows import (
     COLUMNS,
@@ -122,6 +122,8 @@ def read_rows(
         UnreadableFileError: the file does not exist, is of another kind, or is damaged.
     """
     file = open_as_verl(path) if _KINDS.get(path.suffix) == "json" else DataFile(path, *read_schema(path))
+    if twice := [name for name, count in Counter(file.schema.names).items() if count > 1]:
+        raise UnreadableFileError(f"{path} has several columns named {', '.join(twice)}; rename all but one")
     yield from file.read(file.schema.names if columns is None else columns, prompt_key)
 
 
@@ -202,7 +204,11 @@ def _open_json(path: Path) -> DataFile:
 
     check_fetched(path)
     check_json_depth(path)
+    with open_foreign(real_path(path)) as file:
+        is_list = file.read(4096).lstrip().startswith(b"[")
     try:
+        if is_list:  # whose reader takes the last of a key that stands twice; that of lines refuses both
+            parse_json(read_foreign(real_path(path), JSON_LIMIT))
         rows = JsonDatasetReader(str(path), streaming=True).read().with_format("arrow")
         parts = list(rows.iter(_ROWS_AT_ONCE))
         content = pa.concat_tables(parts) if parts else pa.table({})

@@ -15,15 +15,13 @@ from typing import IO, Any
 import psutil
 
 from verl_trgrpo.common.files import open_plain
-from verl_trgrpo.common.progress import handle_signals
+from verl_trgrpo.common.progress import INTERRUPTIONS, handle_signals
 
 # Seconds that an interrupted driver has to shut Ray down before it is killed.
 _GRACE = 20.0
 
 TRAINER = "verl.trainer.main_ppo"
 Start = Callable[[Sequence[str], dict[str, str], IO[bytes], Sequence[int]], "subprocess.Popen[bytes]"]
-
-_ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def start_trainer(
@@ -74,7 +72,7 @@ class TrainingProcess:
 
     def __enter__(self) -> TrainingProcess:
         with contextlib.ExitStack() as signals:
-            signals.enter_context(handle_signals(self._on_signal, *_ENDING))
+            signals.enter_context(handle_signals(self._on_signal, *INTERRUPTIONS))
             with os.fdopen(open_plain(self._log_file), "wb") as log:
                 log.truncate()
                 self._process = self._start(self._arguments, self._environment, log, self._inherit)

@@ -25,6 +25,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
+from verl_trgrpo.common.foreign import NotJSONError, parse_json
 from verl_trgrpo.retrieval.index import ChangedIndexError, Hit, Index, as_unicode
 from verl_trgrpo.retrieval.limits import CHUNK, Held, Limits, Loan
 from verl_trgrpo.retrieval.turns import Search, Turns
@@ -64,14 +65,14 @@ def parse_request(body: bytes) -> RetrieveRequest:
             long ones.
     """
     try:
-        return RetrieveRequest.model_validate(json.loads(body))
+        return RetrieveRequest.model_validate(parse_json(body))
     except ValidationError as error:
         found = error.errors(include_url=False, include_input=False)
         wrong = [one for one in found if one["type"] not in _TOO_MUCH]
         reasons = [f"{'.'.join(map(str, one['loc'])) or 'body'}: {one['msg']}" for one in wrong or found]
         raise HTTPException(422 if wrong else 413, "; ".join(reasons)) from error
-    except (ValueError, RecursionError) as error:
-        raise HTTPException(400, "the body is not JSON in UTF-8") from error
+    except NotJSONError as error:
+        raise HTTPException(400, "the body is not JSON in UTF-8, or has a key twice") from error
 
 
 def passages(hits: Iterable[Hit], return_scores: bool) -> bytes:

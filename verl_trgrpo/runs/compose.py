@@ -5,7 +5,8 @@ from __future__ import annotations
 import importlib.util
 import re
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from pathlib import Path
@@ -18,9 +19,10 @@ from yaml import YAMLError
 from verl_trgrpo.common.findings import InvalidInputError, raise_invalid
 from verl_trgrpo.common.foreign import read_foreign, real_path
 from verl_trgrpo.common.secrets import password_problems, word_problems
+from verl_trgrpo.common.text import nearest
 from verl_trgrpo.config import CONFIG_DIRECTORIES, OWN_CONFIGS
-from verl_trgrpo.runs.hydra_messages import NEEDS_WEIGHTS, hydra_message
-from verl_trgrpo.runs.keys import flat
+from verl_trgrpo.runs.hydra_messages import OF_WEIGHTS, hydra_message, option_hint
+from verl_trgrpo.runs.keys import flat, selected
 from verl_trgrpo.runs.overrides import added_keys, chosen_value, malformed, quoted, setting_problems
 
 DEFAULT_CONFIG = "trgrpo_trainer"
@@ -115,7 +117,7 @@ def compose(
 def _values(config: DictConfig) -> dict[str, Any]:
     """Return all values of a configuration, those that refer to others or to the environment as they are resolved.
 
-    What this package's own resolvers return is no text, and takes an import of torch: it stays as it is written.
+    What this package's own resolvers return is not text, and takes an import of torch: it stays as it is written.
     """
     written = flat(config)
     refers = {key for key, value in written.items() if "${" in str(value) and "${verl_trgrpo_" not in str(value)}
@@ -182,14 +184,6 @@ def loggers_of(config: DictConfig) -> list[str]:
     """Return the loggers of a run, which may be given as a list or as one name."""
     logger = selected(config, "trainer.logger") or []
     return list(logger) if isinstance(logger, (list, ListConfig)) else [logger]
-
-
-def selected(config: DictConfig, key: str) -> Any:
-    """Return the value of a dotted key; None where it does not exist, has no value, or cannot be resolved."""
-    try:
-        return OmegaConf.select(config, key, throw_on_missing=False)
-    except OmegaConfBaseException:
-        return None
 
 
 def resolved(config: DictConfig, key: str, otherwise: Any = None) -> Any:
@@ -266,22 +260,15 @@ def _hydra_compose(folder: Path, name: str, overrides: list[str]) -> DictConfig:
     Raises:
         InvalidInputError: for anything that Hydra refuses, all of it, a line each; its cause is Hydra's error.
     """
-    if malformed(overrides):  # Hydra takes some of these
-        raise InvalidInputError(_problems(folder, name, overrides))
-    try:
-        return _by_hydra(folder, name, overrides)
-    except _refusals() as error:
-        raise InvalidInputError(_problems(folder, name, overrides, error)) from error
+    composed = None if malformed(overrides) else _tried(folder, name, overrides)  # Hydra takes some malformed ones
+    if isinstance(composed, DictConfig):
+        return composed
+    raise InvalidInputError(_problems(folder, name, overrides, composed)) from composed
 
 
-def _refusals() -> tuple[type[BaseException], ...]:
-    """Return what Hydra raises for a configuration or an override that it refuses."""
-    from hydra.errors import HydraException
-
-    return (HydraException, OmegaConfBaseException, YAMLError, ValueError, OSError, RecursionError)
-
-
-def _by_hydra(folder: Path, name: str, overrides: Sequence[str]) -> DictConfig:
+@contextmanager
+def _hydra(folder: Path) -> Iterator[Any]:
+    """Prepare Hydra for the configurations of a folder; yield their loader, which knows the groups."""
     import hydra
     from hydra.core.global_hydra import GlobalHydra
 
@@ -289,50 +276,98 @@ def _by_hydra(folder: Path, name: str, overrides: Sequence[str]) -> DictConfig:
     with hydra.initialize_config_dir(str(folder), version_base=None), warnings.catch_warnings():
         # Of a defaults list without _self_: then a recipe's own keys count last, as in every Hydra of today.
         warnings.filterwarnings("ignore", ".*Defaults list is missing", UserWarning)
-        return hydra.compose(name, overrides=[*overrides], return_hydra_config=True)
+        yield GlobalHydra.instance().config_loader()
 
 
-def _problems(folder: Path, name: str, overrides: Sequence[str], first: BaseException | None = None) -> list[str]:
+def _tried(folder: Path, name: str, overrides: Sequence[str]) -> DictConfig | Exception:
+    """Return what Hydra composes, or why it refuses."""
+    import hydra
+    from hydra.errors import HydraException
+
+    try:
+        with _hydra(folder):
+            return hydra.compose(name, overrides=[*overrides], return_hydra_config=True)
+    except (HydraException, OmegaConfBaseException, YAMLError, ValueError, OSError, RecursionError) as error:
+        return error
+
+
+def _problems(folder: Path, name: str, overrides: Sequence[str], first: Exception | None = None) -> list[str]:
     """Return a message for each thing that Hydra refuses: words, groups, then keys; it stops at the `first` itself."""
     messages = malformed(overrides)
-    words = [word for word in overrides if word not in messages]
-    search, groups, values = _sorted(words)
+    search, groups, values = _sorted(folder, [word for word in overrides if word not in messages])
     # The key of a word whose value cannot be read may be unknown, too.
     nulls = [f"{word.partition('=')[0]}=null" for word in messages if re.match(r"[+]*[A-Za-z_]\w*(\.\w+)+=", word)]
     values += [word for word in nulls if not malformed([word])]
-    try:
-        config = _by_hydra(folder, name, search)
-    except _refusals() as error:
-        return [*messages.values(), _message(folder, name, error)]
+    config = _tried(folder, name, search)
+    if not isinstance(config, DictConfig):
+        return [*messages.values(), _message(folder, name, config)]
     found = list(messages.values())
-    for word in groups:
-        try:
-            config = _by_hydra(folder, name, [*search, word])
-            search.append(word)
-        except _refusals() as error:
-            # What the missing algorithm would have brought along is not a problem of its own.
-            if not (found and NEEDS_WEIGHTS.search(str(error))):
-                found.append(_message(folder, name, error))
-    found += dict.fromkeys(setting_problems(config, values, group_names()))
+    for choice, options in groups:
+        tried = _tried(folder, name, [*search, choice.input_line])
+        if isinstance(tried, DictConfig):
+            search, config = [*search, choice.input_line], tried
+        elif not (found and choice.key_or_group in OF_WEIGHTS):  # which the missing algorithm would have brought along
+            found += _choice_problems(folder, name, search, config, choice, options)
+    found += dict.fromkeys(setting_problems(config, values, group_names(config.hydra.runtime.choices)))
     return found or ([_message(folder, name, first)] if first else [])
 
 
-def _sorted(words: Sequence[str]) -> tuple[list[str], list[str], list[str]]:
-    """Return the words of search paths, of options of groups, and of values."""
+def _choice_problems(
+    folder: Path, name: str, search: list[str], there: DictConfig, choice: Any, options: Sequence[str]
+) -> list[str]:
+    """Return why Hydra refuses a choice of a group after the words `search`, which compose `there`; it takes what these name."""
+    key, group, value = choice.get_key_element(), choice.key_or_group, choice.value()
+    named, given = key.lstrip("+"), choice.input_line.removeprefix(key)
+    if not options:
+        return [f"{named}: the group does not exist; leave this word out"]
+    asked = [] if choice.is_delete() else value if isinstance(value, list) else [value]
+    unknown = [one for one in asked if isinstance(one, str) and one not in options]
+    found = [f"{named}={one}: does not exist; {option_hint(group, one, options)}" for one in unknown]
+    if unknown:  # whether the group can be chosen at all is found out with an option that exists
+        given = f"={nearest(unknown[0], options) or options[0]}"
+    refused = _tried(folder, name, [*search, f"{key}{given}"])
+    if isinstance(refused, DictConfig):
+        return found
+    if "Could not override" not in str(refused):
+        return [*found, _message(folder, name, refused)]
+    if group in OF_WEIGHTS:
+        word = f"{'' if 'algorithm' in there.hydra.runtime.choices else '+'}algorithm=tr_grpo"
+        return [
+            *found,
+            f"{named}: has no effect, this algorithm has no token weights; choose one that has, such as {word}",
+        ]
+    meant = re.search(r"mean to override (?:one of )?(.+)\?", str(refused))
+    for place in [f"+{named}", *(meant[1].split(", ") if meant else [])]:
+        config = _tried(folder, name, [*search, f"{place}{given}"])
+        # What adds a section to veRL's is read by nothing.
+        if isinstance(config, DictConfig) and config.keys() == there.keys():
+            return [*found, f"{named}: is not in this configuration; write {place}{given}"]
+    return [f"{named}: is not in this configuration, and veRL reads it nowhere; leave this word out"]
+
+
+def _sorted(folder: Path, words: Sequence[str]) -> tuple[list[str], list[tuple[Any, list[str]]], list[str]]:
+    """Return the words of search paths; the choices of groups, each with the options that exist; and the words of values."""
     from hydra.core.override_parser.overrides_parser import OverridesParser
 
-    parts: tuple[list[str], list[str], list[str]] = ([], [], [])
-    own = group_names()
-    for word, each in zip(words, OverridesParser.create().parse_overrides([*words]), strict=True):
-        key = each.key_or_group
-        is_group = each.package or (key in own and not isinstance(each.value(), dict))
-        parts[0 if key == "hydra.searchpath" else 1 if is_group else 2].append(word)
-    return parts
+    parsed = OverridesParser.create().parse_overrides([*words])
+    search, groups, values = [], [], []
+    with _hydra(folder) as loader:
+        for word, each in zip(words, parsed, strict=True):
+            options = loader.get_group_options(each.key_or_group)
+            if each.key_or_group == "hydra.searchpath":
+                search.append(word)
+            elif each.package or (options and not isinstance(each.value(), dict)):
+                groups.append((each, options))
+            else:
+                values.append(word)
+    return search, groups, values
 
 
-def group_names() -> list[str]:
-    """Return the groups of veRL's and of this package's configurations."""
-    return [path.stem for place in (OWN_CONFIGS, _verl_configs()) for path in place.iterdir() if path.is_dir()]
+def group_names(choices: Collection[str]) -> list[str]:
+    """Return the groups of a configuration with these choices, and with a plus those that can be added to it."""
+    chosen = [group for group in choices if ".." not in group]
+    names = [path.name for path in OWN_CONFIGS.iterdir() if path.is_dir() and path.name not in OF_WEIGHTS]
+    return [*chosen, *(f"+{name}" for name in names if name not in chosen)]
 
 
 def _message(folder: Path, name: str, error: BaseException) -> str:

@@ -9,12 +9,6 @@ from verl_trgrpo.common.text import did_you_mean
 
 # By pattern of Hydra's message; the first that is found counts. {hint} names what was probably meant.
 _MESSAGES = {
-    r"^Could not override '(?P<group>shaping|normalize)'": (
-        "{group}: has no effect, this algorithm has no token weights; choose one that has, such as algorithm=tr_grpo"
-    ),
-    r"^Could not override '(?P<group>[^']+)'\.(?:.|\n)*To append to your default list use (?P<word>\S+)": (
-        "{group}: is not in this configuration; write {word}, with the plus"
-    ),
     r"Could not find '(?P<group>[^']+)/(?P<option>[^'/]+)'\s+Available options in '[^']+':(?P<known>(?:\n\t.*)+)": (
         "{group}={option}: does not exist; {hint}"
     ),
@@ -29,15 +23,12 @@ _MESSAGES = {
     r"Cannot find primary config '(?P<name>[^']+)'": (
         "{name}: is not a configuration; {hint}give ppo_trainer, trgrpo_trainer or a recipe file"
     ),
-    r"(?P<group>\S+) appears more than once in the final defaults list": (
+    r"(?P<group>\S+?)(?: appears more than once in the final defaults list|\. To override a value use)": (
         "{group}: is chosen twice; give one option of each, without the plus where it exists, and start a run for each"
     ),
-    r"^Multiple values for (?P<group>\S+)\. To override": (
-        "+{group}=...: this configuration has the group already; write {group}=... without the plus"
-    ),
 }
-# Of an override of a group of token weights, where the algorithm has none.
-NEEDS_WEIGHTS = re.compile(r"^Could not override '(shaping|normalize)'")
+# Groups that only algorithms with token weights have.
+OF_WEIGHTS = ("shaping", "normalize")
 _OWN_SHAPING = (
     "; for a shaping of your own write shaping=custom actor_rollout_ref.actor.policy_loss.shaping.name={option}, with its module "
     "in VERL_USE_EXTERNAL_MODULES"
@@ -48,6 +39,7 @@ WITHOUT_WORD = {
     "ESPO": "is a method for diffusion language models (arXiv 2512.03759)",
     "Training-Free GRPO": "changes the prompt, not the model (arXiv 2510.08191)",
     "THR": "needs a weight for the tokens of right answers that its public text does not give (arXiv 2510.03669)",
+    "NTHR": "needs equations that its public text does not give in readable form",
     "T-SPMO": (
         "gives a token credit by the responses of its group that share the text before it, which a loss does not see "
         "(arXiv 2504.20834)"
@@ -81,13 +73,17 @@ def hydra_message(message: str, configurations: Collection[str]) -> str:
     return ""
 
 
+def option_hint(group: str, option: str, known: Collection[str]) -> str:
+    """Return what was probably meant by an option that a group does not have."""
+    if group == "algorithm" and (reason := _WITHOUT_WORD.get(_plain(option))):
+        return f"this method {reason}; docs/related_methods.md has more"
+    more = _OWN_SHAPING.format(option=option) if group == "shaping" else ""
+    return did_you_mean(_ALIASES.get(option, option), known) + more
+
+
 def _hint(names: dict[str, str], configurations: Collection[str]) -> str:
     if "known" in names:
-        options = names["known"].split()
-        if names["group"] == "algorithm" and (reason := _WITHOUT_WORD.get(_plain(names["option"]))):
-            return f"this method {reason}; docs/related_methods.md has more"
-        more = _OWN_SHAPING.format(**names) if names["group"] == "shaping" else ""
-        return did_you_mean(_ALIASES.get(names["option"], names["option"]), options) + more
+        return option_hint(names["group"], names["option"], names["known"].split())
     if "name" in names:
         hint = did_you_mean(names["name"].partition("/")[0], configurations, "")
         return f"{hint} " if hint else ""

@@ -6,6 +6,7 @@ from collections.abc import Collection
 from typing import Any
 
 from omegaconf import OmegaConf
+from omegaconf.errors import OmegaConfBaseException
 
 ACTOR = "actor_rollout_ref.actor"
 REF = "actor_rollout_ref.ref"
@@ -61,6 +62,14 @@ def place_of(key: str, known: Collection[str] | None = None) -> str:
         found = _MOVED[old] + key.removeprefix(old)
     exists = known is None or found.startswith(ADDED) or any(f"{each}.".startswith(f"{found}.") for each in known)
     return found if found != key and exists else ""
+
+
+def selected(config: Any, key: str) -> Any:
+    """Return the value of a dotted key; None where it does not exist, has no value, or cannot be resolved."""
+    try:
+        return OmegaConf.select(config, key, throw_on_missing=False)
+    except OmegaConfBaseException:
+        return None
 
 
 def flat(config: Any, prefix: str = "") -> dict[str, Any]:

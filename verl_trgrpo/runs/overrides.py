@@ -11,7 +11,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from verl_trgrpo.common.text import nearest_key
-from verl_trgrpo.runs.keys import ADDED, OLD_SECTIONS, flat, place_of
+from verl_trgrpo.runs.keys import ADDED, OLD_SECTIONS, flat, place_of, selected
 
 _KEY = re.compile(r"(?P<sign>\+\+|\+|~)?(?P<key>[^=]*)")
 _INNER_OVERRIDE = re.compile(r"([+~]+[A-Za-z_][\w./]*|[A-Za-z_]\w*(\.\w+)+|algorithm|platform|shaping)=")
@@ -42,7 +42,7 @@ def added_keys(overrides: Sequence[str]) -> set[str]:
 
 
 def malformed(words: Sequence[str]) -> dict[str, str]:
-    """Return a message for each word that is no override of one value: the word, the reason, and what to type."""
+    """Return a message for each word that is not an override of one value: the word, the reason, and what to type."""
     return {word: message for word in words if (message := _syntax_problem(word))}
 
 
@@ -129,11 +129,11 @@ def setting_problems(config: DictConfig, words: Sequence[str], groups: Collectio
     """
     from hydra.core.override_parser.overrides_parser import OverridesParser
 
-    keys = [key for key in flat(config) if key.partition(".")[0] not in ("hydra", *OLD_SECTIONS)]
+    keys = [key for key in flat(config) if not key.startswith((*OLD_SECTIONS, "hydra.runtime", "hydra.overrides"))]
     config, messages, known = config.copy(), [], [*groups, *keys]
     for each in OverridesParser.create().parse_overrides([*words]):
         key = each.key_or_group
-        there = OmegaConf.select(config, key, throw_on_missing=False)
+        there = selected(config, key)
         if each.is_delete():
             if there is None:
                 messages.append(
@@ -148,21 +148,36 @@ def setting_problems(config: DictConfig, words: Sequence[str], groups: Collectio
             continue
         OmegaConf.set_struct(config, not (each.is_add() or each.is_force_add()))
         for leaf, part in flat({key: value}).items():
+            plus = f" (+{leaf}=... adds it)" if can_be_added(config, leaf, groups) and not place_of(leaf) else ""
             try:
                 OmegaConf.update(config, leaf, part, merge=True)
-            except OmegaConfBaseException:
-                messages.append(_unknown(leaf, known))
+            except (OmegaConfBaseException, ValueError):  # a ValueError for a name in a list
+                meant = _meant(leaf, known) or ("" if plus else "leave this word out")
+                messages.append(f"{leaf}: unknown key{'; ' if meant else ''}{meant}{plus}")
     return messages
 
 
-def _unknown(key: str, known: Collection[str]) -> str:
-    meant = _meant(key, known)
-    return f"{key}: unknown key{'; ' if meant else ''}{meant} (+{key}=... adds it)"
+def can_be_added(config: DictConfig, key: str, groups: Collection[str]) -> bool:
+    """Return whether a plus can add a key that is none of the others, or of the `groups`, in another spelling."""
+    node: Any = config
+    for part in key.split("."):
+        if node is not None and not OmegaConf.is_dict(node):
+            return False
+        names = {*map(str, node or ()), *(group.lstrip("+") for group in groups if node is config)}
+        if part not in names:
+            return "/" not in key and part.casefold() not in map(str.casefold, names)
+        node = selected(node, part)
+    return False
 
 
 def _meant(key: str, known: Collection[str]) -> str:
     """Return what was probably meant, as it can be typed where the keys `known` can be set; "" if nothing is like it."""
-    settable = [other for other in known if other != key]
+    dotted, hydra_s = key.replace("/", "."), key.casefold().startswith("hydra")
+    group = key.rpartition("/")[0]
+    if placed := [other for other in known if other.endswith(f"@{dotted}") or other.lstrip("+") == group]:
+        return f"did you mean {placed[0]}?"  # actor@actor_rollout_ref.actor
+    settable = [other for other in known if other != key and "@" not in other and other.startswith("hydra") == hydra_s]
+    key = dotted
     if place := place_of(key, settable):
         exists = any(f"{other}.".startswith(f"{place}.") for other in settable)
         return f"did you mean {'' if exists else '+'}{place}?"

@@ -21,8 +21,8 @@ from verl_trgrpo.common.foreign import ForeignFileError, open_foreign, read_fore
 from verl_trgrpo.common.text import as_plain_yaml, first_line
 from verl_trgrpo.common.typed import typed
 from verl_trgrpo.runs.checkpoints import choose_checkpoint, latest_checkpoint, step_of
-from verl_trgrpo.runs.compose import resolved, selected
-from verl_trgrpo.runs.keys import LOSS, MODEL_PATH, flat
+from verl_trgrpo.runs.compose import resolved
+from verl_trgrpo.runs.keys import LOSS, MODEL_PATH, flat, selected
 from verl_trgrpo.runs.records import ConfigKeys, read_record, read_trainer_options
 from verl_trgrpo.runs.references import check_references, inert
 from verl_trgrpo.tasks.registry import known_agent_loops

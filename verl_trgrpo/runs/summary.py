@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from statistics import fmean
 
-from verl_trgrpo.runs.compose import selected
-from verl_trgrpo.runs.keys import LOSS
+from verl_trgrpo.runs.keys import LOSS, selected
 from verl_trgrpo.runs.metrics import UNWEIGHTED_SHARE, WEIGHT, WEIGHT_STD, WEIGHTED_SHARE, Step
 from verl_trgrpo.runs.run_directory import read_config
 

@@ -20,6 +20,7 @@ from decimal import Decimal
 from functools import lru_cache
 from typing import Any
 
+from verl_trgrpo.common.foreign import NotJSONError, parse_json
 from verl_trgrpo.common.text import did_you_mean, first_line, shorten
 from verl_trgrpo.data.rows import contains
 from verl_trgrpo.tasks.answer_form import THINKING_OPENED, after_reasoning, last_tagged
@@ -41,7 +42,7 @@ EXPRESSION_TASKS = frozenset({"intermediate_integration", "polynomial_multiplica
 EVALUATED_ENTRIES = EXPRESSION_TASKS | {"number_sorting", "bitwise_arithmetic", "propositional_logic", "codeio"}
 # Tasks whose verifiers take any text that has the right number in it; the reader of mathematical answers decides in their place.
 NUMBER_TASKS = frozenset({"gsm_symbolic"})
-# Tasks whose answers are carried out move by move: a needless move of a known kind is no other answer.
+# Tasks whose answers are carried out move by move: a needless move of a known kind leaves the answer the same.
 MOVE_TASKS = frozenset({"jugs", "knight_swap", "rubiks_cube", "rush_hour", "sokoban", "tower_of_hanoi"})
 # Tasks that are not built, scored or accepted in a file, with the reason.
 REFUSED_TASKS = {
@@ -103,8 +104,8 @@ def read_entry(ground_truth: Any) -> dict[str, Any]:
         GroundTruthError: it is not JSON with these, or the entry has no `answer`.
     """
     truth: Any = None
-    with contextlib.suppress(TypeError, ValueError, RecursionError):
-        truth = json.loads(ground_truth)
+    with contextlib.suppress(TypeError, NotJSONError):
+        truth = parse_json(ground_truth)
     kinds = {"task": str, "config": dict, "entry": dict}
     whole = isinstance(truth, dict) and all(isinstance(truth.get(name), kind) for name, kind in kinds.items())
     if not whole or "answer" not in truth["entry"]:
@@ -154,7 +155,7 @@ def _score_answer(truth: Mapping[str, Any], ground_truth: str, answer: str) -> S
 @lru_cache(maxsize=4096)
 def _check_verifiable(ground_truth: str) -> None:
     """Raise a GroundTruthError if the verifier cannot work with a ground truth, whatever the answer is."""
-    truth = json.loads(ground_truth)
+    truth = parse_json(ground_truth)
     task, right = truth["task"], truth["entry"]["answer"]
     if refused := refusal(task, truth["config"]):
         raise GroundTruthError(refused)
@@ -258,7 +259,7 @@ def _key(part: str) -> str:
 
 def verify(ground_truth: str, answer: str) -> float:
     """Return what the task's verifier gives for an answer, 0 if that holds more than an answer; runs in the judge's worker."""
-    truth = json.loads(ground_truth)
+    truth = parse_json(ground_truth)
     task, entry = truth["task"], truth["entry"]
     dataset = dataset_of(task, json.dumps(truth["config"]))
 

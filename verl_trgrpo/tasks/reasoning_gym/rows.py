@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from itertools import islice, pairwise
 from typing import Annotated, Any
 
+from verl_trgrpo.common.foreign import NotJSONError, parse_json
 from verl_trgrpo.common.progress import Progress, no_progress
 from verl_trgrpo.common.text import shorten
 from verl_trgrpo.data.rows import arrow_schema, build_row
@@ -228,6 +229,6 @@ def _row(options: ReasoningGymOptions, entry: dict[str, Any]) -> dict[str, Any]:
 
 def _value(text: str) -> Any:
     try:
-        return json.loads(text)
-    except ValueError:
+        return parse_json(text)
+    except NotJSONError:
         return text

@@ -23,6 +23,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 import aiohttp
 
+from verl_trgrpo.common.foreign import parse_json
 from verl_trgrpo.common.secrets import without_passwords
 from verl_trgrpo.retrieval import TOKEN_VARIABLE
 from verl_trgrpo.retrieval.index import Hit, as_unicode
@@ -50,9 +51,9 @@ def parse_answer(body: bytes, topk: int) -> list[Hit]:
         ValueError: the body is not in the protocol, or not for one query.
     """
     try:
-        result = json.loads(body)["result"]
+        result = parse_json(body)["result"]
         hits = [[_hit(entry) for entry in entries[:topk]] for entries in result[:2]]
-    except (ValueError, OverflowError, RecursionError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, OverflowError, KeyError, TypeError, AttributeError) as error:
         raise ValueError("the answer is not in Search-R1's protocol") from error
     if len(hits) != 1:
         raise ValueError(f"the answer has {len(result)} results for 1 query")
