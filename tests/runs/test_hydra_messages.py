@@ -75,7 +75,11 @@ def test_all_unknown_keys_are_named_at_once(tmp_path):
 def test_a_method_without_a_word_is_answered_by_what_the_page_says():
     page = (Path(__file__).parents[2] / "docs/related_methods.md").read_text()
     bullets = dict(
-        re.findall(r"^- \*\*(.+?)\*\* ((?:.|\n(?!- |\n))*)", page.partition("## Without a word")[2], re.MULTILINE)
+        re.findall(
+            r"^- \*\*(.+?)\*\* ((?:.|\n(?!- |\n))*)",
+            page.partition("## Methods that have no word here")[2],
+            re.MULTILINE,
+        )
     )
     assert bullets.keys() == WITHOUT_WORD.keys()
     for name, reason in WITHOUT_WORD.items():

@@ -45,6 +45,7 @@ WITHOUT_WORD = {
     "ESPO": "is a method for diffusion language models",
     "Training-Free GRPO": "changes the prompt, not the model",
     "THR": "needs a weight for the tokens of right answers that its public text does not give",
+    "NTHR": "needs equations that its public text does not give in readable form",
     "T-SPMO": "gives a token credit by the responses of its group that share the text before it, which a loss does not see",
     "IcePop": (
         "is veRL's own mask: algorithm.rollout_correction.rollout_rs=token_k1 "
