@@ -30,8 +30,8 @@ from urllib.parse import urlsplit
 
 import psutil
 
+from examples.search_world import server_process
 from verl_trgrpo.retrieval.index import Index
-from verl_trgrpo.retrieval.server import server_process
 from verl_trgrpo.tasks.search_qa.client import request_body
 
 VOCABULARY = 200_000
@@ -201,8 +201,8 @@ def measure_not_reading(process: psutil.Process, address: str, queries: Sequence
 
 def measure_server(index: Path, queries: Sequence[str], seconds: float) -> dict[str, dict[str, float]]:
     """Measure the server by its HTTP."""
-    with server_process(index, index.with_name("server.log")) as server:
-        address, results = urlsplit(server.url).netloc, {}
+    with server_process(index, index.with_name("server.log")) as (_, url):
+        address, results = urlsplit(url).netloc, {}
         for batch, clients in ((1, 1), (1, 8), (64, 8)):
             measure_http(address, queries, batch, clients, 2.0)  # warm
             results[f"batch {batch}, {clients} clients"] = measure_http(address, queries, batch, clients, seconds)
@@ -211,8 +211,8 @@ def measure_server(index: Path, queries: Sequence[str], seconds: float) -> dict[
 
 def measure_neighbours(index: Path, queries: Sequence[str], seconds: float) -> dict[str, dict[str, float]]:
     """Measure what clients do to each other."""
-    with server_process(index, index.with_name("server.log")) as server:
-        address, process = urlsplit(server.url).netloc, psutil.Process(server.process.pid)
+    with server_process(index, index.with_name("server.log")) as (running, url):
+        address, process = urlsplit(url).netloc, psutil.Process(running.pid)
         measure_http(address, queries, 1, 8, 2.0)  # warm
         beside = {f"beside {count}": measure_beside(address, queries, count, seconds) for count in (0, 1, 2, 4)}
         return beside | {"not reading": measure_not_reading(process, address, queries)}

@@ -22,7 +22,7 @@ import venv
 from pathlib import Path
 from xml.etree import ElementTree
 
-from make_results import DOCS, replace_block
+from make_results import DOCS, fill
 
 from verl_trgrpo.common.text import markdown_table
 
@@ -115,7 +115,7 @@ def main() -> int:
     head = ["verl", "tests passed", "failed", "required by it, and not here", "tried on", "commit"]
     table = markdown_table([row for row, _ in results], head)
     print(table)
-    replace_block(Path(DOCS / "versions.md"), "canary", table)
+    fill(DOCS / "versions.md", {"canary": lambda: table})
     return int(not all(well for _, well in results))
 
 

@@ -21,10 +21,9 @@ from pathlib import Path
 
 import tyro  # noqa: F401  an inherited field is annotated with it
 
-from examples.search_world import CHECKPOINT, prepare
+from examples.search_world import CHECKPOINT, prepare, server_process
 from verl_trgrpo.cli.quickstart import QuickstartOptions, note, note_data, train_demonstration
 from verl_trgrpo.common.options import exit_code, parse_options
-from verl_trgrpo.retrieval.server import server_process
 
 RECIPE = Path(__file__).with_name("search_demo.yaml")
 
@@ -40,9 +39,9 @@ def search_demo(options: SearchDemoOptions) -> int:
     """Build data and index, serve it, and train; return the exit code."""
     out = options.out
     note_data("questions and index", out, prepare(out, seed=0))
-    with server_process(out / "index", out / "server.log") as server:
-        note(f"server: {server.url} (log: {out / 'server.log'})")
-        address = f"actor_rollout_ref.rollout.custom.search.url={server.url}"
+    with server_process(out / "index", out / "server.log") as (_, url):
+        note(f"server: {url} (log: {out / 'server.log'})")
+        address = f"actor_rollout_ref.rollout.custom.search.url={url}"
         train_demonstration(options, out, RECIPE, CHECKPOINT, "search", address)
     return 0
 

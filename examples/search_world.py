@@ -1,4 +1,4 @@
-"""Build what the search demonstration needs: an invented world, questions about it as veRL rows, and an index of its documents.
+"""Build what the search demonstration needs: an invented world, questions as veRL rows, an index of documents and a server.
 
 The world has people, the towns they were born in and the countries of the towns, and a document about each. Nothing in it is
 true anywhere else, so an answer can only come from the documents.
@@ -6,10 +6,15 @@ true anywhere else, so an answer can only come from the documents.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
+import os
 import random
-from collections.abc import Iterator
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,6 +25,7 @@ from verl_trgrpo.common.files import write_text
 from verl_trgrpo.data.rows import arrow_schema, build_row
 from verl_trgrpo.data.write import DataSet
 from verl_trgrpo.retrieval.index import IndexOptions, build_index, read_manifest
+from verl_trgrpo.retrieval.server import READY
 from verl_trgrpo.tasks.search_qa import SEARCH_AGENT
 
 # The demonstration's model: weights in bf16, tokenizer, and manifest.json, which says how it was made.
@@ -170,3 +176,43 @@ def _rows(world: World, seed: int) -> dict[str, list[dict[str, Any]]]:
         ]
         for split, asked in (("test", questions[:TEST]), ("train", questions[TEST:]))
     }
+
+
+@contextlib.contextmanager
+def server_process(
+    index: Path,
+    log_file: Path,
+    *flags: object,
+    port: int = 0,
+    command: Sequence[str] = (sys.executable, "-m", "verl_trgrpo", "search"),
+) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """Run ``verl-trgrpo search serve`` as a child process for the duration of a block, which gets it and the URL of searches.
+
+    The server also ends if this process dies in any way, SIGKILL included: the pipe to its standard input is closed then.
+    It gets further `flags`; `log_file` receives its errors.
+
+    Raises:
+        RuntimeError: the server does not start.
+    """
+    words = [*command, "serve", "--index", index, "--port", port, "--stop-with-stdin", *flags]
+    with (
+        log_file.open("ab") as log,
+        subprocess.Popen(
+            [*map(str, words)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=log,
+            text=True,
+            # Ctrl-C in a terminal must not stop the server before the run that uses it has stopped.
+            start_new_session=True,
+        ) as process,
+    ):
+        try:
+            line = process.stdout.readline()  # type: ignore[union-attr]
+            if not line.startswith(READY):
+                raise RuntimeError(f"the search server did not start; see {log_file}")
+            yield process, line.removeprefix(READY).split()[0]
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.stdout.read()  # type: ignore[union-attr]  # ends when the last process of the server has

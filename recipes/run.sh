@@ -147,7 +147,7 @@ for argument in "$@"; do
 done
 [[ -n $name ]] || { usage >&2 && fail "no recipe given; there are: $(recipes)"; }
 recipe=recipes/$name.yaml
-[[ -f $recipe && $name != */base && $name != compare/* && $name != chains/* ]] || fail "$recipe is no recipe; there are: $(recipes)"
+[[ -f $recipe && $name != */base && $name != compare/* && $name != chains/* ]] || fail "$recipe is not a recipe; choose one of: $(recipes)"
 check_cluster_settings
 command -v verl-trgrpo >/dev/null || fail "verl-trgrpo is not on the path; activate its environment, or pip install -e . here"
 if ((NNODES > 1)); then

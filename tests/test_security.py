@@ -160,7 +160,6 @@ OPENINGS = {
     "launch/train.py": {"read() read()": METRICS},
     "recipes/minimal/train.py": {"from_pretrained from_pretrained read_table": TYPED},
     "retrieval/index.py": {"open": LOOKED_AT},
-    "retrieval/server.py": {"read()": "what its own child process said"},
     "runs/checkpoints.py": {"ZipFile": OPENED},
     "runs/metrics.py": {"read()": METRICS},
     "runs/run_directory.py": {"load": OPENED},

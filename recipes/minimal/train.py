@@ -28,25 +28,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import pyarrow.parquet
-import torch
-from tqdm import tqdm
-from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig
-
 from verl_trgrpo.common.findings import raise_invalid, range_errors
 from verl_trgrpo.common.options import exit_code, parse_options
-from verl_trgrpo.core import (
-    ClipRange,
-    TokenStatistic,
-    TokenWeighting,
-    compute_policy_loss,
-    group_relative_advantages,
-    make_shaping,
-)
 from verl_trgrpo.demos.puzzles import CHECKPOINT
-from verl_trgrpo.tasks import compute_score
-from verl_trgrpo.tasks.answer_form import reward_input
-from verl_trgrpo.tasks.registry import find_reward
 
 
 @dataclass(frozen=True)
@@ -97,6 +81,28 @@ class Options:
         if not problems and self.prompts % self.mini_prompts:
             problems.append(f"prompts={self.prompts} is not a multiple of mini_prompts={self.mini_prompts}")
         raise_invalid(problems)
+
+
+def start() -> int:
+    options = parse_options(Options, "recipes/minimal/train.py", __doc__ or "")
+    from train import train  # this file once more, as a module: with what follows, whose imports take seconds
+
+    return train(options)
+
+
+if __name__ == "__main__":
+    sys.exit(exit_code(start))
+
+import pyarrow.parquet
+import torch
+from tqdm import tqdm
+from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig
+
+from verl_trgrpo.core import ClipRange, TokenStatistic, TokenWeighting, compute_policy_loss, make_shaping
+from verl_trgrpo.core.advantages import group_relative_advantages
+from verl_trgrpo.tasks import compute_score
+from verl_trgrpo.tasks.answer_form import reward_input
+from verl_trgrpo.tasks.registry import find_reward
 
 
 class Row(NamedTuple):
@@ -242,7 +248,3 @@ def train(options: Options) -> int:
     model.save_pretrained(options.out / "model")
     tokenizer.save_pretrained(options.out / "model")
     return 0
-
-
-if __name__ == "__main__":
-    sys.exit(exit_code(lambda: train(parse_options(Options, "recipes/minimal/train.py", __doc__ or ""))))

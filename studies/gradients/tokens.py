@@ -165,19 +165,16 @@ def token_figures(
     return found
 
 
-def write_tokens(
-    path: Path,
-    label: str,
-    tokenizer: BoundedTokenizer,
-    model: Any,
-    rollouts: Sequence[Rollout],
-    options: TokensOptions,
-    progress: Progress,
-) -> None:
-    """Write a page about some of `rollouts`; `label` names the model in its title."""
-    name = options.shaping
+def find_tokens(options: TokensOptions, progress: Progress = no_progress) -> list[Shown]:
+    """Sample responses, and compute the figures of the tokens of some; raises a ValueError for a model without text."""
+    prompts, model = open_policy(options, options.model, options.out)
+    rollouts = sample_rollouts(prompts, model, options, progress, differing=False)
     chosen = choose(rollouts, options.samples, options.tokens)
-    shown = token_figures(tokenizer, model, chosen, parse_shaping(name), progress)
+    return token_figures(prompts.tokenizer, model, chosen, parse_shaping(options.shaping), progress)
+
+
+def figures_of(shown: Sequence[Shown]) -> dict[str, str]:
+    """Return what unlikely tokens are of those shown, by name."""
     tokens = [token for one in shown for token in one.tokens]
     rare = [token for token in tokens if token.prob < 0.25]
     figures = {"tokens with p < 0.25": f"{len(rare) / len(tokens):.1%} of those shown"}
@@ -188,7 +185,7 @@ def write_tokens(
         figures["their share of |A| w (1 - p)"] = f"{weighted:.1%}"
     else:
         figures["rewards"] = "equal in every group, so that A = 0 and no token has a gradient"
-    write_text(path, render_tokens(f"Effect of {name} on the tokens of {label}", name, shown, figures))
+    return figures
 
 
 def render_tokens(title: str, shaping: str, shown: Sequence[Shown], figures: Mapping[str, Any]) -> str:
@@ -207,9 +204,9 @@ def main(argv: Sequence[str]) -> int:
     options = parse_options(TokensOptions, "python -m studies.gradients.tokens", argv=argv)
     page = options.out / "tokens.html"
     with interruptible() as progress:
-        prompts, model = open_policy(options, options.model, options.out)
-        rollouts = sample_rollouts(prompts, model, options, progress, differing=False)
-        write_tokens(page, model_label(options.model), prompts.tokenizer, model, rollouts, options, progress)
+        shown = find_tokens(options, progress)
+    title = f"Effect of {options.shaping} on the tokens of {model_label(options.model)}"
+    write_text(page, render_tokens(title, options.shaping, shown, figures_of(shown)))
     sys.stdout.write(f"{page}\n")
     return 0
 

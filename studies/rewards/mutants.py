@@ -81,7 +81,7 @@ def _swapped(gold: str, match: re.Match[str]) -> str | None:
 
 
 def _is_formula(gold: str) -> bool:
-    """Return whether a gold is no number in any spelling: of a number, arithmetic that is left to do is refused."""
+    """Return whether a gold is not a number in any spelling: of a number, arithmetic that is left to do is refused."""
     return (
         re.search(r"\\(?:sqrt|pi|ln|log|sin|cos|tan)|(?<![a-zA-Z\\])[a-zA-Z](?![a-zA-Z0-9])", gold) is not None
         and "mbox" not in gold

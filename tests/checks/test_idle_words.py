@@ -33,7 +33,7 @@ SETTINGS = {
     ],
 }
 # Their advantages need the replay buffer, or they change the update around the loss.
-BEYOND_THE_LOSS = {"gdpo", "constrained_grpo", "lopti", "ar_lopti", "nthr"}
+BEYOND_THE_LOSS = {"gdpo", "constrained_grpo", "lopti", "ar_lopti"}
 
 
 def spread(log_prob):

@@ -65,8 +65,7 @@ def test_an_interrupted_evaluation_goes_on_and_samples_the_same(puzzles, tmp_pat
 
 def test_questions_that_need_searches_are_evaluated_with_the_training_loop(tmp_path, capsys):
     from examples.search_world import CHECKPOINT as SEARCHING
-    from examples.search_world import prepare
-    from verl_trgrpo.retrieval.server import server_process
+    from examples.search_world import prepare, server_process
 
     prepare(tmp_path, 0)
     out = tmp_path / "out"
@@ -77,8 +76,8 @@ def test_questions_that_need_searches_are_evaluated_with_the_training_loop(tmp_p
         "--model", SEARCHING, "--data", tmp_path / "data" / "test.parquet", "--limit", 96, "--temperature", 1.0, "--k", 2,
         "--max-tokens", 272, "--out", out, "--agent", *settings,
     )  # fmt: skip
-    with server_process(tmp_path / "index", tmp_path / "server.log") as server:
-        table = evaluate(*words, f"url={server.url}")
+    with server_process(tmp_path / "index", tmp_path / "server.log") as (_, url):
+        table = evaluate(*words, f"url={url}")
     lines = [json.loads(line) for line in (out / "test.jsonl").read_text().splitlines()]
     assert len(lines) == 2 * 96
     searched = [line for line in lines if line["extra"]["rollout_metrics"]["searches"] > 0]
@@ -92,9 +91,9 @@ def test_questions_that_need_searches_are_evaluated_with_the_training_loop(tmp_p
     assert "failed" not in table
 
     # Complete, so the server is not needed; with a response missing it is.
-    assert main(["eval", *map(str, words), f"url={server.url}"]) == 0
+    assert main(["eval", *map(str, words), f"url={url}"]) == 0
     assert ": 0 new responses" in capsys.readouterr().out
     path = out / "test.jsonl"
     path.write_text("".join(path.read_text().splitlines(keepends=True)[1:]))
-    assert main(["eval", *map(str, words), f"url={server.url}"]) == 2
+    assert main(["eval", *map(str, words), f"url={url}"]) == 2
     assert re.search(r"error: the rows need a search server, and http://\S+ does not work", capsys.readouterr().err)

@@ -15,9 +15,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from examples.search_demo import RECIPE
-from examples.search_world import CHECKPOINT, prepare
+from examples.search_world import CHECKPOINT, prepare, server_process
 from tests.cluster.training import Attempt, Ended, HeldSave
-from verl_trgrpo.retrieval.server import server_process
 from verl_trgrpo.runs.metrics import MetricsLog
 
 # Steps whose saves are held. There is one more, since the engine's death shows where the next one would get its weights.
@@ -77,13 +76,13 @@ def interrupted(tmp_path_factory) -> Interrupted:
     pq.write_table(table.slice(0, QUESTIONS), directory / "few.parquet")
     run_dir, index, log = directory / "run", directory / "index", directory / "log"
     dies, returns, engine = (HeldSave(run_dir, step) for step in (SERVER_DIES, SERVER_RETURNS, ENGINE_DIES))
-    with server_process(index, log) as server, Attempt(run_dir, overrides(directory, server.url)) as attempt:
+    with server_process(index, log) as (process, url), Attempt(run_dir, overrides(directory, url)) as attempt:
         dies.wait(attempt)
-        server.process.kill()
-        server.process.wait()
+        process.kill()
+        process.wait()
         dies.release()
         returns.wait(attempt)
-        with server_process(index, log, port=urlsplit(server.url).port):
+        with server_process(index, log, port=urlsplit(url).port):
             returns.release()
             engine.wait(attempt)
             attempt.kill("VLLM::EngineCore")

@@ -1,4 +1,4 @@
-"""Lopti and NTHR through veRL's worker on one rank and on two, against a plain loop: same weights after the update, in fp32."""
+"""Lopti through veRL's worker on one rank and on two, against a plain loop: same weights after the update, in fp32."""
 
 import math
 
@@ -37,28 +37,18 @@ REWARDS = (0.0, 1, 0, 1, 0, 1, 0, 0, 1, 1, 0, 1, 0, 0, 0, 0)
 GROUPS = [str({1: 0, 8: 1}.get(row, row % 4)) for row in range(ROWS)]
 
 
-PADDED = (
-    "actor_rollout_ref.model.use_remove_padding=false",
-    "actor_rollout_ref.model.override_config.attn_implementation=sdpa",
-)
 SWITCHED = (f"{LOPTI}.quantile={QUANTILE}", f"{LOPTI}.rare_first=false", *PENALTIES)
-BOTH = ("algorithm=nthr", f"+{LOPTI}={{_target_: verl_trgrpo.core.LoptiOptions}}")
 
 
-def case(number, *loss, layout, model=(), **options):
+def case(number, *loss, layout, **options):
     """Cases of equal models would share weights: a seed makes each another."""
-    return Case(loss, layout, (*DESCENT, f"{ACTOR}.fsdp_config.seed={number}", *model), **options)
+    return Case(loss, layout, (*DESCENT, f"{ACTOR}.fsdp_config.seed={number}"), **options)
 
 
 CASES = {
     "lopti": case(1, "algorithm=lopti", layout=2),
     "switched": case(2, "algorithm=ar_lopti", *SWITCHED, layout=4, mini_batches=2),
-    "nthr": case(3, "algorithm=nthr", layout=4, model=PADDED),
-    "nthr and lopti": case(4, *BOTH, layout=300),
-    "nthr by groups": case(5, "algorithm=nthr", f"{ACTOR}.policy_loss.nthr.groups_at_a_time=1", layout=2),
-    "nthr of others": case(6, "algorithm=nthr", f"{ACTOR}.policy_loss.nthr.own_influence=false", layout=4),
     "lopti, padded columns": case(7, "algorithm=lopti", layout=2, padded=True),
-    "nthr, padded columns": case(8, "algorithm=nthr", layout=4, padded=True),
 }
 
 
@@ -168,47 +158,3 @@ def test_the_other_order_by_a_quantile_with_weights_mini_batches_and_the_pass_s_
             loop.update(rows, chosen, batch["advantages"])
     loop.check(updates["switched"])
     assert updates["switched"].metrics["actor/lopti_rare_frac"] == pytest.approx(QUANTILE, abs=1e-3)
-
-
-@torch.no_grad()
-def nthr_factors(batch, own_influence=True):
-    """The published rule, pair of tokens by pair of tokens, and the share of selected tokens of wrong responses."""
-    model = load(CHECKPOINT)[1].float()
-    factors, selected = [torch.ones(len(old)) for old in batch["old_log_probs"]], []
-    for group in sorted(set(GROUPS)):
-        rows = [row for row in range(ROWS) if GROUPS[row] == group]
-        right = [row for row in rows if REWARDS[row] == 1]
-        if not 0 < len(right) < len(rows):
-            continue
-        masks = {row: batch["response_mask"][row].bool() for row in rows}
-        vocabulary = sorted({int(token) for row in rows for token in batch["responses"][row][masks[row]]})
-        tokens = {}
-        for row in rows:
-            ids, n = batch["input_ids"][row], len(batch["responses"][row])
-            hidden = model.model(input_ids=ids[None]).last_hidden_state[0, -n - 1 : -1]
-            error = torch.nn.functional.one_hot(ids[-n:], model.config.vocab_size) - model.lm_head(hidden).softmax(-1)
-            tokens[row] = error[masks[row]][:, vocabulary].double(), hidden[masks[row]].double()
-        # By row, on each of the right responses.
-        influence = {
-            row: {one: ((g @ tokens[one][0].T) * (h @ tokens[one][1].T)).sum(-1) for one in right}
-            for row, (g, h) in tokens.items()
-        }
-        tau = min(sum(s.mean() for one, s in influence[row].items() if own_influence or one != row) for row in right)
-        for row in set(rows) - set(right):
-            chosen = sum(influence[row].values()) > tau
-            selected.append(chosen)
-            factors[row][masks[row]] = torch.where(chosen, 2 * abs(0.5 - len(right) / len(rows)), 1.0)
-    return factors, float(torch.cat(selected).float().mean())
-
-
-@pytest.mark.parametrize("name", [name for name in CASES if "nthr" in name])
-def test_nthr_scales_what_the_sums_over_pairs_of_tokens_select(batch, ranks, name):
-    factors, selected = nthr_factors(batch, own_influence="others" not in name)
-    update, loop = ranks[1][name], Loop(batch)
-    advantages = [row * factor for row, factor in zip(batch["advantages"], factors, strict=True)]
-    rare = rare_below(batch, 0.5)
-    for chosen in (rare, others(rare)) if "lopti" in name else ([True] * ROWS,):
-        loop.update(range(ROWS), chosen, advantages)
-    loop.check(update)
-    assert 0.01 < selected < 0.99
-    assert update.metrics["actor/nthr_selected_frac"] == pytest.approx(selected, abs=2e-3)

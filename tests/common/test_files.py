@@ -62,7 +62,7 @@ def test_what_is_no_file_and_no_directory_stays_in_its_place(tmp_path, make):
     with pytest.raises(ValueError, match="a device, a pipe or a directory"):
         write_text(place, "text")
     if not place.is_dir():
-        with pytest.raises(ValueError, match="is no directory"), staged_directory(place):
+        with pytest.raises(ValueError, match="is not a directory"), staged_directory(place):
             pass
     after = place.stat()
     assert (before.st_ino, before.st_mode) == (after.st_ino, after.st_mode)

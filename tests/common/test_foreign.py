@@ -18,7 +18,7 @@ from verl_trgrpo.common.foreign import (
 )
 
 INSTEAD = {
-    "no regular file": [os.mkfifo, os.mkdir],
+    "not a regular file": [os.mkfifo, os.mkdir],
     "is a link": [partial(os.symlink, target) for target in ("/dev/zero", "/", ".", "..", "gone", "file")],
 }
 

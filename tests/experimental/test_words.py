@@ -1,30 +1,22 @@
 """Each experiment is one word of the configuration, and nothing of it is there in a run that does not ask for it."""
 
-import pickle
-
 import pytest
 from verl.utils.config import omega_conf_to_dataclass
 
 from tests.conftest import composed
 from tests.fresh import run_fresh
 from tests.verl_plugin.test_registration import actor_of
-from verl_trgrpo.core import LoptiOptions, make_shaping
 from verl_trgrpo.experimental.multi_reward.advantages import ConstraintOptions, Cost
-from verl_trgrpo.experimental.nthr.options import NTHROptions
 from verl_trgrpo.runs.compose import compose
 
 LOADED = "print('LOADED', sorted(name for name in sys.modules if name.startswith('verl_trgrpo.experimental.')))"
-LOPTI = "+actor_rollout_ref.actor.policy_loss.lopti={_target_: verl_trgrpo.core.LoptiOptions}"
 
 
 @pytest.mark.parametrize("stock", [False, True])
-@pytest.mark.parametrize("word", ["gdpo", "constrained_grpo", "nthr"])
+@pytest.mark.parametrize("word", ["gdpo", "constrained_grpo"])
 def test_a_word_on_own_and_stock_configuration(word, stock):
     config = (composed([f"+algorithm={word}"], "ppo_trainer") if stock else composed([f"algorithm={word}"])).config
     algorithm, loss = omega_conf_to_dataclass(config.algorithm), actor_of(config).policy_loss
-    if word == "nthr":
-        assert (loss.nthr, loss.loss_mode, loss.shaping) == (NTHROptions(), "tr_grpo", make_shaping("uniform"))
-        return
     sampler = config.trainer.v1.sampler
     assert (algorithm.adv_estimator, loss.loss_mode) == ({"gdpo": "tr_gdpo"}.get(word, word), "vanilla")
     assert sampler.custom_sampler.path == "pkg://verl_trgrpo.experimental.multi_reward.replay_buffer"
@@ -58,17 +50,3 @@ def test_the_trainer_finds_the_estimator_before_it_builds_its_replay_buffer():
         "print('REMEMBERS', get_adv_estimator_fn('constrained_grpo').remembers)"
     )
     assert "REMEMBERS True" in printed.out
-
-
-@pytest.mark.parametrize(
-    ("overrides", "marks"), [((), ["has_lopti", "has_nthr"]), ((LOPTI,), ["has_lopti", "has_nthr"])]
-)
-def test_nthr_is_around_the_passes_of_lopti_in_the_worker_that_gets_its_options(overrides, marks):
-    loss = actor_of(composed(["algorithm=nthr", *overrides]).config).policy_loss
-    assert loss.lopti == (LoptiOptions() if overrides else None)
-    printed = run_fresh(
-        f"import pickle\npickle.loads({pickle.dumps(loss)!r})\nfrom verl.workers.engine_workers import TrainingWorker\n"
-        "found = TrainingWorker.train_mini_batch\nprint('MARKS', sorted({*vars(found)} & {'has_lopti', 'has_nthr'}))\n"
-        "print('OUTER', found.__code__.co_name)"
-    )
-    assert f"MARKS {marks}" in printed.out and "OUTER train_mini_batch_with_influences" in printed.out

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import requests
 
-from verl_trgrpo.retrieval.server import server_process
+from examples.search_world import server_process
 
 COMMAND = [sys.executable, "-m", "verl_trgrpo", "search"]
 
@@ -56,8 +56,8 @@ class Server:
 @contextmanager
 def serving(index: Path, log: Path, *flags: object, command: Sequence[str] = COMMAND) -> Iterator[Server]:
     """Run `verl-trgrpo search serve` on a free port of loopback."""
-    with server_process(index, log, *flags, command=command) as running:
-        server = Server(running.process, running.url.removesuffix("/retrieve"), log)
+    with server_process(index, log, *flags, command=command) as (process, url):
+        server = Server(process, url.removesuffix("/retrieve"), log)
         assert server.get("/health").json()["status"] == "ok"
         yield server
 

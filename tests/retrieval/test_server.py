@@ -17,10 +17,10 @@ import requests
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from examples.search_world import server_process
 from tests.retrieval.servers import PASSAGES, serving
 from tests.waiting import wait_for
 from verl_trgrpo.cli.main import main
-from verl_trgrpo.retrieval.server import server_process
 
 TOKEN = "correct-horse-battery-staple"
 
@@ -155,27 +155,27 @@ def refuses(url):
 
 
 def test_the_server_is_gone_after_the_block_and_its_port_is_free(small_index, tmp_path):
-    with server_process(small_index, tmp_path / "log") as server:
-        assert requests.post(server.url, json={"queries": ["polonium"]}, timeout=600).json()["result"][0]
-    assert server.process.returncode is not None
-    assert refuses(server.url)
-    with server_process(small_index, tmp_path / "log", port=urlsplit(server.url).port) as again:
-        assert again.url == server.url
+    with server_process(small_index, tmp_path / "log") as (process, url):
+        assert requests.post(url, json={"queries": ["polonium"]}, timeout=600).json()["result"][0]
+    assert process.returncode is not None
+    assert refuses(url)
+    with server_process(small_index, tmp_path / "log", port=urlsplit(url).port) as (_, again):
+        assert again == url
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
 def test_a_server_that_was_killed_or_hangs_does_not_hold_up_the_end(small_index, tmp_path, number):
-    with server_process(small_index, tmp_path / "log") as server:
-        server.process.send_signal(number)
-    assert server.process.returncode == -signal.SIGKILL
+    with server_process(small_index, tmp_path / "log") as (process, _):
+        process.send_signal(number)
+    assert process.returncode == -signal.SIGKILL
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
 def test_a_parent_that_dies_leaves_no_server_behind(small_index, tmp_path, number):
     code = (
-        "import signal, sys; from pathlib import Path; from verl_trgrpo.retrieval.server import server_process\n"
-        "with server_process(Path(sys.argv[1]), Path(sys.argv[2])) as server:\n"
-        "    print(server.url, server.process.pid, flush=True)\n"
+        "import signal, sys; from pathlib import Path; from examples.search_world import server_process\n"
+        "with server_process(Path(sys.argv[1]), Path(sys.argv[2])) as (process, url):\n"
+        "    print(url, process.pid, flush=True)\n"
         "    signal.pause()\n"
     )
     words = [sys.executable, "-c", code, str(small_index), str(tmp_path / "log")]

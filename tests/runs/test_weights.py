@@ -92,7 +92,7 @@ def test_a_file_that_is_not_read_is_an_error_and_runs_nothing(tmp_path):
     assert not (tmp_path / "ran").exists()
     path.unlink()
     os.mkfifo(path)
-    with pytest.raises(ForeignFileError, match="no regular file"):
+    with pytest.raises(ForeignFileError, match="not a regular file"):
         broken_weights(tmp_path)
 
 

@@ -20,7 +20,7 @@ V1_TRAINER = "verl_trgrpo/verl_plugin/group_metrics_buffer.py"
 STATE = "verl_trgrpo/verl_plugin/estimator_state.py"
 PRIVATE_ENGINE = "verl_trgrpo/verl_plugin/cpu/private_fsdp_engine.py"
 WRAPPER = "verl_trgrpo/verl_plugin/ppo_loss.py"
-BATCH_UPDATES = "verl_trgrpo/verl_plugin/lopti.py and verl_trgrpo/experimental/nthr/update.py"
+BATCH_UPDATES = "verl_trgrpo/verl_plugin/lopti.py"
 PARTS = "verl_trgrpo/experimental/multi_reward/replay_buffer.py"
 MANAGER = "verl_trgrpo/tasks/reward_manager.py"
 
@@ -35,7 +35,6 @@ CALLED = {
     "transfer_queue.kv_batch_put": (("keys", "partition_id", "fields"), V1_TRAINER),
     "transfer_queue.kv_batch_get": (("keys", "partition_id", "select_fields"), V1_TRAINER),
     "verl.workers.engine_workers.TrainingWorker.train_mini_batch": (("self", "data"), BATCH_UPDATES),
-    "verl.workers.engine_workers.TrainingWorker.infer_batch": (("self", "data"), BATCH_UPDATES),
     "verl.workers.engine.BaseEngine.lr_scheduler_step": (("self",), BATCH_UPDATES),
     "verl.workers.engine.BaseEngine.get_data_parallel_group": (("self",), BATCH_UPDATES),
     "verl.utils.tensordict_utils.get_tensordict": (("tensor_dict", "non_tensor_dict"), BATCH_UPDATES),

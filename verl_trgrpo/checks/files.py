@@ -201,7 +201,7 @@ def _adapter_findings(view: RunView) -> list[Finding]:
         return []
     try:
         modules = ask_model("linear modules", model_facts(view.config))
-    except (ValueError, TimeoutError):  # of a model that is no causal language model
+    except (ValueError, TimeoutError):  # of a model other than a causal language model
         return []
     known = {name.rpartition(".")[2] for name, linear in modules.items() if linear}
     lacking = [each for each in targets if not any(f".{name}".endswith(f".{each}") for name in modules)]

@@ -111,7 +111,7 @@ def directory_lock(directory: Path, owned: Owned = lambda _: ()) -> Iterator[Pat
     target = real_path(directory)
     check_no_circle(directory)
     if target.exists() and not target.is_dir():
-        raise ValueError(f"{directory} is no directory, but a file, pipe or device; name a directory")
+        raise ValueError(f"{directory} is not a directory, but a file, pipe or device; name a directory")
     busy = f"another process ({{holder}}) is building {directory}; wait for its end, or stop the process"
     with contextlib.ExitStack() as held:
         try:

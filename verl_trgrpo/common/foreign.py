@@ -70,7 +70,7 @@ def open_foreign(path: Path, limit: int | None = None) -> BinaryIO:
     status = os.fstat(descriptor)
     problem = ""
     if not stat.S_ISREG(status.st_mode):
-        problem = "is no regular file; put a file in its place"
+        problem = "is not a regular file; put a file in its place"
     elif limit is not None and status.st_size > limit:
         problem = f"has {status.st_size:,} bytes, more than the {limit:,} that such a file may have; restore the file"
     if problem:
@@ -100,14 +100,14 @@ def read_foreign(path: Path, limit: int = RECORD_LIMIT) -> bytes:
     return content
 
 
-def read_foreign_json(path: Path, limit: int = RECORD_LIMIT) -> Any:
+def read_foreign_json(path: Path) -> Any:
     """Return the value in a JSON file.
 
     Raises:
         FileNotFoundError, ForeignFileError: as `read_foreign`; the content is not JSON.
     """
     try:
-        return parse_json(read_foreign(path, limit))
+        return parse_json(read_foreign(path, RECORD_LIMIT))
     except NotJSONError as error:
         raise ForeignFileError(f"{path} is damaged ({error}); restore or remove the file") from error
 

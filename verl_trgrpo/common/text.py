@@ -138,9 +138,9 @@ def as_plain_yaml(value: Any) -> str:
     return f"[{','.join(map(as_plain_yaml, value))}]" if isinstance(value, Sequence) else as_yaml(value)
 
 
-def first_line(error: BaseException, limit: int = 200) -> str:
-    """Return the first line of an error's message, or its type if it is empty, in at most `limit` characters."""
-    return _cut((str(error).strip().splitlines() or [type(error).__name__])[0], limit)
+def first_line(error: BaseException) -> str:
+    """Return the first line of an error's message, or its type if it is empty, in at most 200 characters."""
+    return _cut((str(error).strip().splitlines() or [type(error).__name__])[0], 200)
 
 
 def _cut(text: str, limit: int) -> str:

@@ -93,7 +93,7 @@ def context_of(model: str) -> int | None:
     """Return the tokens that a model takes, None where its config.json does not say; code of the model is not run.
 
     Raises:
-        ValueError: it is no model that transformers can open within the limits of the sandbox.
+        ValueError: it is not a model that transformers can open within the limits of the sandbox.
     """
     try:
         found = ask_model("context", {"config": _downloaded(_expanded(model)), "trust": False})

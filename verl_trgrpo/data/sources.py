@@ -197,7 +197,7 @@ def load_hub(
 
 
 class LeftOutRowError(ValueError):
-    """A row is no part of the data set, which public data have; the message is the reason that the manifest counts."""
+    """A row is left out of the data set, as public data have them; the message is the reason that the manifest counts."""
 
 
 class _Columns(Mapping[str, Any]):
@@ -257,7 +257,7 @@ def parse_records(
     Args:
         records: rows of one or more files.
         parse: it gets rows whose columns are found in any spelling of `plain_name`.
-        unneeded: columns that are no part of the rows, beside `DESCRIPTIVE`; others that `parse` does not ask for are a warning.
+        unneeded: columns that are left out of the rows, beside `DESCRIPTIVE`; others that `parse` does not ask for are a warning.
 
     Raises:
         ValueError: none of the rows of a file can be used; the message has the reason of the first.

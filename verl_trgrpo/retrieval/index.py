@@ -214,7 +214,7 @@ def check_complete(directory: Path) -> IndexManifest:
         path = directory / _FILES / name
         if Path(name).name != name:  # links of that name would lie elsewhere, see `_open`
             raise ValueError(
-                f"{directory / _MANIFEST} names {name!r}, which is no file of an index; build the index again"
+                f"{directory / _MANIFEST} names {name!r}, which is not a file of an index; build the index again"
             )
         if not is_entry(path) or path.stat().st_size != size:
             raise ValueError(f"{path} is missing or not {size} bytes long; the index is damaged, build the index again")

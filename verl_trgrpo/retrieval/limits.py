@@ -61,7 +61,7 @@ class Share:
 
 
 class Loan:
-    """What one request holds of a share: at most as much as it leaves free, so that a few large ones lock nobody out."""
+    """What one request holds of a share: at most as much as it leaves free, so that a few large ones leave room for others."""
 
     def __init__(self, share: Share) -> None:
         self._share, self._amount, self._ended = share, 0, False

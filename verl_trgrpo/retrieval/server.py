@@ -1,4 +1,4 @@
-"""Run the server: in this process, or as a child process for as long as a block runs."""
+"""Run the server in children of this process, and start it again where one dies."""
 
 from __future__ import annotations
 
@@ -11,17 +11,15 @@ import re
 import resource
 import signal
 import socket
-import subprocess
-import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache, partial
 from multiprocessing import get_context, parent_process
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import TYPE_CHECKING, Annotated
 
 from verl_trgrpo.common.findings import findings_of
 from verl_trgrpo.common.options import Options
@@ -224,50 +222,3 @@ def _end_with_stdin() -> None:
     while os.read(0, 1 << 12):
         pass
     os._exit(0)
-
-
-class ServerProcess(NamedTuple):
-    """A running server: its process, and the URL for searches."""
-
-    process: subprocess.Popen[str]
-    url: str
-
-
-@contextlib.contextmanager
-def server_process(
-    index: Path,
-    log_file: Path,
-    *flags: object,
-    port: int = 0,
-    command: Sequence[str] = (sys.executable, "-m", "verl_trgrpo", "search"),
-) -> Iterator[ServerProcess]:
-    """Run ``verl-trgrpo search serve`` as a child process for the duration of a block.
-
-    The server also ends if this process dies in any way, SIGKILL included: the pipe to its standard input is closed then.
-    It gets further `flags`; `log_file` receives its errors.
-
-    Raises:
-        RuntimeError: the server does not start.
-    """
-    words = [*command, "serve", "--index", index, "--port", port, "--stop-with-stdin", *flags]
-    with (
-        log_file.open("ab") as log,
-        subprocess.Popen(
-            [*map(str, words)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=log,
-            text=True,
-            # Ctrl-C in a terminal must not stop the server before the run that uses it has stopped.
-            start_new_session=True,
-        ) as process,
-    ):
-        try:
-            line = process.stdout.readline()  # type: ignore[union-attr]
-            if not line.startswith(READY):
-                raise RuntimeError(f"the search server did not start; see {log_file}")
-            yield ServerProcess(process, line.removeprefix(READY).split()[0])
-        finally:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            process.stdout.read()  # type: ignore[union-attr]  # ends when the last process of the server has

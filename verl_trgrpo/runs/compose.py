@@ -117,7 +117,7 @@ def compose(
 def _values(config: DictConfig) -> dict[str, Any]:
     """Return all values of a configuration, those that refer to others or to the environment as they are resolved.
 
-    What this package's own resolvers return is no text, and takes an import of torch: it stays as it is written.
+    What this package's own resolvers return is not text, and takes an import of torch: it stays as it is written.
     """
     written = flat(config)
     refers = {key for key, value in written.items() if "${" in str(value) and "${verl_trgrpo_" not in str(value)}
@@ -260,19 +260,10 @@ def _hydra_compose(folder: Path, name: str, overrides: list[str]) -> DictConfig:
     Raises:
         InvalidInputError: for anything that Hydra refuses, all of it, a line each; its cause is Hydra's error.
     """
-    if malformed(overrides):  # Hydra takes some of these
-        raise InvalidInputError(_problems(folder, name, overrides))
-    try:
-        return _by_hydra(folder, name, overrides)
-    except _refusals() as error:
-        raise InvalidInputError(_problems(folder, name, overrides, error)) from error
-
-
-def _refusals() -> tuple[type[BaseException], ...]:
-    """Return what Hydra raises for a configuration or an override that it refuses."""
-    from hydra.errors import HydraException
-
-    return (HydraException, OmegaConfBaseException, YAMLError, ValueError, OSError, RecursionError)
+    composed = None if malformed(overrides) else _tried(folder, name, overrides)  # Hydra takes some malformed ones
+    if isinstance(composed, DictConfig):
+        return composed
+    raise InvalidInputError(_problems(folder, name, overrides, composed)) from composed
 
 
 @contextmanager
@@ -288,22 +279,19 @@ def _hydra(folder: Path) -> Iterator[Any]:
         yield GlobalHydra.instance().config_loader()
 
 
-def _by_hydra(folder: Path, name: str, overrides: Sequence[str]) -> DictConfig:
-    import hydra
-
-    with _hydra(folder):
-        return hydra.compose(name, overrides=[*overrides], return_hydra_config=True)
-
-
-def _tried(folder: Path, name: str, overrides: Sequence[str]) -> DictConfig | BaseException:
+def _tried(folder: Path, name: str, overrides: Sequence[str]) -> DictConfig | Exception:
     """Return what Hydra composes, or why it refuses."""
+    import hydra
+    from hydra.errors import HydraException
+
     try:
-        return _by_hydra(folder, name, overrides)
-    except _refusals() as error:
+        with _hydra(folder):
+            return hydra.compose(name, overrides=[*overrides], return_hydra_config=True)
+    except (HydraException, OmegaConfBaseException, YAMLError, ValueError, OSError, RecursionError) as error:
         return error
 
 
-def _problems(folder: Path, name: str, overrides: Sequence[str], first: BaseException | None = None) -> list[str]:
+def _problems(folder: Path, name: str, overrides: Sequence[str], first: Exception | None = None) -> list[str]:
     """Return a message for each thing that Hydra refuses: words, groups, then keys; it stops at the `first` itself."""
     messages = malformed(overrides)
     search, groups, values = _sorted(folder, [word for word in overrides if word not in messages])
@@ -315,18 +303,19 @@ def _problems(folder: Path, name: str, overrides: Sequence[str], first: BaseExce
         return [*messages.values(), _message(folder, name, config)]
     found = list(messages.values())
     for choice, options in groups:
-        if problems := _choice_problems(folder, name, search, choice, options):
-            # What the missing algorithm would have brought along is not a problem of its own.
-            found += [] if found and choice.key_or_group in OF_WEIGHTS else problems
-        else:
-            search.append(choice.input_line)
-            config = _by_hydra(folder, name, search)
+        tried = _tried(folder, name, [*search, choice.input_line])
+        if isinstance(tried, DictConfig):
+            search, config = [*search, choice.input_line], tried
+        elif not (found and choice.key_or_group in OF_WEIGHTS):  # which the missing algorithm would have brought along
+            found += _choice_problems(folder, name, search, config, choice, options)
     found += dict.fromkeys(setting_problems(config, values, group_names(config.hydra.runtime.choices)))
     return found or ([_message(folder, name, first)] if first else [])
 
 
-def _choice_problems(folder: Path, name: str, search: list[str], choice: Any, options: Sequence[str]) -> list[str]:
-    """Return why Hydra does not choose options of a group after the words `search`; what a message tells to write, it takes."""
+def _choice_problems(
+    folder: Path, name: str, search: list[str], there: DictConfig, choice: Any, options: Sequence[str]
+) -> list[str]:
+    """Return why Hydra refuses a choice of a group after the words `search`, which compose `there`; it takes what these name."""
     key, group, value = choice.get_key_element(), choice.key_or_group, choice.value()
     named, given = key.lstrip("+"), choice.input_line.removeprefix(key)
     if not options:
@@ -341,11 +330,12 @@ def _choice_problems(folder: Path, name: str, search: list[str], choice: Any, op
         return found
     if "Could not override" not in str(refused):
         return [*found, _message(folder, name, refused)]
-    there = _by_hydra(folder, name, search)
     if group in OF_WEIGHTS:
         word = f"{'' if 'algorithm' in there.hydra.runtime.choices else '+'}algorithm=tr_grpo"
-        reason = "has no effect, this algorithm has no token weights"
-        return [*found, f"{named}: {reason}; choose one that has, such as {word}"]
+        return [
+            *found,
+            f"{named}: has no effect, this algorithm has no token weights; choose one that has, such as {word}",
+        ]
     meant = re.search(r"mean to override (?:one of )?(.+)\?", str(refused))
     for place in [f"+{named}", *(meant[1].split(", ") if meant else [])]:
         config = _tried(folder, name, [*search, f"{place}{given}"])

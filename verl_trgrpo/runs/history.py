@@ -101,7 +101,7 @@ class History:
         return math.sqrt(mean * (1 - mean) / answers) if fits.any() else 0.0
 
     def worst_reward(self, metric: str) -> float:
-        """Return the smallest reward of a response so far, NaN for metrics that are no reward."""
+        """Return the smallest reward of a response so far, NaN for metrics other than rewards."""
         rewards, least = self._finite(metric), self._finite("critic/score/min")
         if not re.fullmatch(REWARDS, metric) or not len(rewards):
             return math.nan

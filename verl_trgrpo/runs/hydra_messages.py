@@ -39,6 +39,7 @@ WITHOUT_WORD = {
     "ESPO": "is a method for diffusion language models (arXiv 2512.03759)",
     "Training-Free GRPO": "changes the prompt, not the model (arXiv 2510.08191)",
     "THR": "needs a weight for the tokens of right answers that its public text does not give (arXiv 2510.03669)",
+    "NTHR": "needs equations that its public text does not give in readable form",
     "T-SPMO": (
         "gives a token credit by the responses of its group that share the text before it, which a loss does not see "
         "(arXiv 2504.20834)"

@@ -42,7 +42,7 @@ def added_keys(overrides: Sequence[str]) -> set[str]:
 
 
 def malformed(words: Sequence[str]) -> dict[str, str]:
-    """Return a message for each word that is no override of one value: the word, the reason, and what to type."""
+    """Return a message for each word that is not an override of one value: the word, the reason, and what to type."""
     return {word: message for word in words if (message := _syntax_problem(word))}
 
 

@@ -167,7 +167,7 @@ def _opened(file: Path) -> Any:
 
 def _of_safetensors(file: Path) -> Iterator[tuple[str, Iterator[torch.Tensor]]]:
     with _opened(file) as opened:
-        for name in opened.keys():  # noqa: SIM118  # it is no dictionary
+        for name in opened.keys():  # noqa: SIM118  # it is not a dictionary
             yield name, _slices(opened, name)
 
 

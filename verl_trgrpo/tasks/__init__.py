@@ -92,7 +92,7 @@ def compute_score(
 
 
 def _judged_by(extra_info: Any) -> RewardInput:
-    """Return what `reward_input` made, or make it of a mapping that nobody vouches for."""
+    """Return what `reward_input` made, or make it of any other mapping."""
     return extra_info if isinstance(extra_info, RewardInput) else reward_input(extra_info, None)
 
 

@@ -417,7 +417,7 @@ def reward_input(
     """Return the `extra_info` of a reward: a copy of the row's, with what else the response is judged by.
 
     Args:
-        extra_info: of the row, without what stands under the `RESERVED_KEYS`; what is no mapping counts as empty.
+        extra_info: of the row, without what stands under the `RESERVED_KEYS`; anything but a mapping counts as empty.
         prompt: messages of the prompt, or a string; under ``raw_prompt``.
         from_loop: what the agent loop wrote; it replaces the row's.
         thinking_opened: the rendered prompt ends in ``<think>`` (see `opens_thinking`).

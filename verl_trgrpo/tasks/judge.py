@@ -42,7 +42,7 @@ class Judges:
         """Ask as `Sandbox.ask` does; a verdict that was kept takes 0 seconds.
 
         Raises:
-            TimeoutError, RuntimeError: as `Sandbox.ask`; the value is no finite number.
+            TimeoutError, RuntimeError: as `Sandbox.ask`; the value is not a finite number.
         """
         with self._changed:
             if self.keep and arguments in self._verdicts:

@@ -132,9 +132,12 @@ def replay_buffer(
 
 
 def rewards_of(batch: Any) -> Rewards | None:
-    """Return the rewards of a batch of the queue; None where a reward model that shares the GPUs scores it later."""
-    fields = ["rm_scores", "extra_fields"]
-    data = fetch(batch, fields)
+    """Return the rewards of a batch of the queue; None where a reward model that shares the GPUs scores it later.
+
+    What a reward returned beside the score is a part of the extra fields of a response, which the queue holds as one value and
+    hands out whole: with the prompt and the model's text some kilobytes each, as veRL's own filter of groups fetches them.
+    """
+    data = fetch(batch, ["rm_scores", "extra_fields"])
     if "rm_scores" not in data:
         return None
     # Plain dictionaries, or dictionaries in a wrapper of tensordict.

@@ -30,23 +30,13 @@ _MARK = "has_lopti"
 
 def install_lopti() -> None:
     """Wrap ``TrainingWorker.train_mini_batch`` in this process, once."""
-    install_wrapper(_wrap, _MARK)
-
-
-def install_wrapper(wrap: Callable[[Callable[..., Any]], Callable[..., Any]], mark: str) -> None:
-    """Put `wrap` around ``TrainingWorker.train_mini_batch`` in this process, unless a wrapper with this mark is there."""
     from verl.workers.engine_workers import TrainingWorker  # takes seconds
 
     found = TrainingWorker.train_mini_batch
-    if not hasattr(found, mark):
-        wrapped = functools.wraps(found)(wrap(found))  # veRL's dispatch mode, and the marks of others, are attributes
-        setattr(wrapped, mark, True)
+    if not hasattr(found, _MARK):
+        wrapped = functools.wraps(found)(_wrap(found))  # veRL's dispatch mode is an attribute
+        setattr(wrapped, _MARK, True)
         TrainingWorker.train_mini_batch = wrapped  # type: ignore[method-assign]
-
-
-def actor_of(worker: Any) -> Any:
-    """Return the actor's configuration of a worker; None for a critic, whose loss has none."""
-    return getattr(worker.loss_fn, "keywords", {}).get("config")
 
 
 # Losses whose passes do not add up to one update; tests/verl_plugin/test_lopti.py has all losses.
@@ -80,7 +70,7 @@ def check_lopti(actor: Any) -> None:
 
 def _wrap(train_mini_batch: Callable[..., Any]) -> Callable[..., Any]:
     def train_mini_batch_in_passes(self: Any, data: Any) -> Any:
-        actor = actor_of(self)
+        actor = getattr(self.loss_fn, "keywords", {}).get("config")  # a critic's loss has none
         options = getattr(getattr(actor, "policy_loss", None), "lopti", None)
         if options is None:
             return train_mini_batch(self, data)
@@ -90,19 +80,14 @@ def _wrap(train_mini_batch: Callable[..., Any]) -> Callable[..., Any]:
         for part in passes:
             with nullcontext() if part is passes[-1] else _without_scheduler(self.engine):
                 outputs.append(train_mini_batch(self, part))
-        return with_metric(outputs, "actor/lopti_rare_frac", rare)
+        if outputs[-1] is None:  # of a rank that reports nothing
+            return None
+        metrics: dict[str, list[Any]] = {"actor/lopti_rare_frac": [rare]}
+        for output in outputs:
+            append_to_dict(metrics, tu.get(output, "metrics"))
+        return tu.get_tensordict(tensor_dict={}, non_tensor_dict={"metrics": metrics}).cpu()
 
     return train_mini_batch_in_passes
-
-
-def with_metric(outputs: list[Any], name: str, value: float) -> Any:
-    """Return what the updates of one batch return together, with another metric; None on ranks that report nothing."""
-    if outputs[-1] is None:
-        return None
-    metrics: dict[str, list[Any]] = {name: [value]}
-    for output in outputs:
-        append_to_dict(metrics, tu.get(output, "metrics"))
-    return tu.get_tensordict(tensor_dict={}, non_tensor_dict={"metrics": metrics}).cpu()
 
 
 @contextmanager
@@ -115,22 +100,6 @@ def _without_scheduler(engine: Any) -> Iterator[None]:
         del engine.lr_scheduler_step
 
 
-def gathered(worker: Any, value: Any) -> list[Any]:
-    """Return the `value` of each data-parallel rank, in their order."""
-    group = worker.engine.get_data_parallel_group()
-    values = [None] * torch.distributed.get_world_size(group)
-    torch.distributed.all_gather_object(values, value, group)
-    return values
-
-
-def scaled_rows(column: torch.Tensor, factors: list[torch.Tensor]) -> torch.Tensor:
-    """Return a column (batch, response length), nested as in veRL's v1 trainer or padded, times factors of each row."""
-    column = column.clone()
-    for row, factor in zip(column.unbind(), factors, strict=True):
-        row.mul_(factor.to(row))
-    return column
-
-
 def _passes(worker: Any, data: Any, options: LoptiOptions) -> tuple[list[Any], float]:
     """Return the batch once for each pass, and the share of rare tokens in all ranks.
 
@@ -139,10 +108,15 @@ def _passes(worker: Any, data: Any, options: LoptiOptions) -> tuple[list[Any], f
     """
     mask, probs = data["response_mask"], [old.exp() for old in data["old_log_probs"].unbind()]
     own = torch.cat([row[valid.bool()] for row, valid in zip(probs, mask.unbind(), strict=True)])
-    everywhere = np.concatenate(gathered(worker, own.float().cpu().numpy()))
+    group = worker.engine.get_data_parallel_group()
+    values: list[Any] = [None] * torch.distributed.get_world_size(group)
+    torch.distributed.all_gather_object(values, own.float().cpu().numpy(), group)
+    everywhere = np.concatenate(values)
     threshold = options.threshold if options.quantile is None else float(np.quantile(everywhere, options.quantile))
     passes = []
     for rare in (True, False) if options.rare_first else (False, True):
         passes.append(data.copy())
-        passes[-1]["response_mask"] = scaled_rows(mask, [(row < threshold) == rare for row in probs])
+        passes[-1]["response_mask"] = part = mask.clone()  # nested, as in veRL's v1 trainer, or padded
+        for row, known in zip(part.unbind(), probs, strict=True):
+            row.mul_((known < threshold) == rare)
     return passes, float((everywhere < threshold).mean())

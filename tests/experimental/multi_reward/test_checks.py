@@ -24,7 +24,6 @@ CASES = [
     (["algorithm=constrained_grpo", "algorithm.constrained_grpo=null"], "algorithm.constrained_grpo", ERROR, "costs"),
     (["algorithm=gdpo", "algorithm.use_kl_in_reward=true"], "algorithm.use_kl_in_reward", ERROR, "use_kl_loss"),
     (["algorithm=gdpo", *PENALTY, "algorithm.gdpo_reward_keys=[acc,overlong_reward]"], f"{OVERLONG}.enable", ERROR, "log=true"),
-    (["algorithm=gdpo", f"+{LOSS}.nthr={{beta: 1.0}}"], f"{LOSS}.nthr", ERROR, "adv_estimator=tr_gdpo"),
     (["algorithm=constrained_grpo", "algorithm.filter_groups.enable=true"],
      "algorithm.filter_groups.enable", WARNING, "adv_estimator=constrained_grpo"),
     (["algorithm=constrained_grpo", "trainer.checkpoint_callback_class=null"],

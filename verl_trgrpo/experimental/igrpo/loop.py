@@ -57,7 +57,7 @@ class DraftOptions(Options):
     )
 
     def problems(self) -> list[str]:
-        """Return a message for a text that is none, or has no place for the draft."""
+        """Return a message for a value that is not a text, or has no place for the draft."""
         messages = []
         if not isinstance(self.request, str) or "{draft}" not in self.request:
             messages.append(f"request={self.request!r} is not a string that contains {{draft}}")

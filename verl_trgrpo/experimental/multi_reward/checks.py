@@ -41,9 +41,6 @@ _RULES = {
         "manager.name != 'dapo' or overlong.log and 'overlong_reward' in (algorithm.gdpo_reward_keys or ())",
         "has no effect with {algorithm.adv_estimator}, which adds up {algorithm.gdpo_reward_keys} alone; set "
         "<overlong.log>=true, and add overlong_reward to <algorithm.gdpo_reward_keys>", asked=f"overlong.enable and {_GDPO}"),
-    "nthr": Rule(
-        "loss.nthr", f"not ({_EITHER})",
-        "does not find groups with {algorithm.adv_estimator}, which labels each response by its own key; remove <loss.nthr>"),
     "filter_groups": Rule(
         "algorithm.filter_groups.enable", f"not ({_EITHER})",
         "also drops groups that differ in other parts than {algorithm.filter_groups.metric}, and with {algorithm.adv_estimator} "

@@ -22,7 +22,7 @@ _SCRIPTS = tuple(
     )
 )
 _CIRCLED = re.compile(r"\\textcircled\s*\{?([1-9])\}?")  # \textcircled{2}
-_CIRCLES = re.compile("(?<=[①-⑳])\s*(?=[①-⑳])")  # ②④ are two, not 24
+_CIRCLES = re.compile(r"(?<=[①-⑳])\s*(?=[①-⑳])")  # ②④ are two, not 24
 _VULGAR_FRACTION = re.compile("[¼-¾⅐-⅞]")  # ¾
 _ROOTS = {"√": "", "∛": "[3]", "∜": "[4]"}
 _ROOT = re.compile(r"([√∛∜])\s*(?:\(([^()]*)\)|([0-9]+(?:\.[0-9]+)?|[a-zA-Z]))")  # √13; ∛(2)

@@ -42,7 +42,7 @@ EXPRESSION_TASKS = frozenset({"intermediate_integration", "polynomial_multiplica
 EVALUATED_ENTRIES = EXPRESSION_TASKS | {"number_sorting", "bitwise_arithmetic", "propositional_logic", "codeio"}
 # Tasks whose verifiers take any text that has the right number in it; the reader of mathematical answers decides in their place.
 NUMBER_TASKS = frozenset({"gsm_symbolic"})
-# Tasks whose answers are carried out move by move: a needless move of a known kind is no other answer.
+# Tasks whose answers are carried out move by move: a needless move of a known kind leaves the answer the same.
 MOVE_TASKS = frozenset({"jugs", "knight_swap", "rubiks_cube", "rush_hour", "sokoban", "tower_of_hanoi"})
 # Tasks that are not built, scored or accepted in a file, with the reason.
 REFUSED_TASKS = {

@@ -49,7 +49,7 @@ class SearchOptions(Options):
         super().__post_init__()
 
     def problems(self) -> list[str]:
-        """Return a message if `url` is no address, or has a password, which a run would record."""
+        """Return a message if `url` is not an address, or has a password, which a run would record."""
         if self.urls and all(map(_is_address, self.urls)):
             return password_problems({"url": self.url})
         shown = without_passwords(repr(self.url))
