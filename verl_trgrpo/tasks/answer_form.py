@@ -277,8 +277,8 @@ _PART_BEFORE = re.compile(
 # denial or another answer; another box.
 _OPENING = r"[\s$\\(\[*:={\"'“‘]{0,8}(?:\\[a-z]{1,10}\{[\s$\\(*]{0,8})?"
 _DENIED = re.compile(
-    r"(?:\bnot|n['’]t|\bcannot|\bnever|\bn?either|\bnor|\b(?:anything|nothing|all|everything) but|\bexcept|\brefuse to"
-    r"|\bwrong|\bincorrect|\bfalse|\bunlikely|\binstead of|\brather than|\bother than|不是)"
+    r"(?:\b(?:not|cannot|never|n?either|nor|(?:anything|nothing|all|everything) but|except|refuse to|wrong|incorrect|false"
+    r"|unlikely|instead of|rather than|other than)|n['’]t|不是)"
     r"(?: (?:the|an?|to|be|is|are|was|it|that|say|state|give|equals?|possibly|actually|really|just|simply|correct|right"
     rf"|final|true|answer|value|result|solution|number|x)){{0,5}}{_OPENING}$",
     re.IGNORECASE,
@@ -307,7 +307,7 @@ _JOINT = re.compile(
 _NAME_IN_FRONT = re.compile(r"(?<![a-zA-Z\\])([a-zA-Z](?:_\w|_\{\w+\})?\s{0,3}=)[\s$\\(]{0,4}$")  # x =
 _PARAGRAPH = re.compile(r"\n[ \t]*\n")
 _BREAK = re.compile(r"[.!?。！？](?=[\s$\\*)]|$)|\n")
-_AROUND = 300
+_AROUND, _DENIAL_CHARS = 300, 160  # of the longest formula beside a box, and of a denial with all words between
 
 
 @dataclass(frozen=True)
@@ -324,7 +324,7 @@ def _box_answer(text: str, matches: list[re.Match[str]]) -> str | None:
         return None
     start, end = boxes[0].start, boxes[-1].end
     before, behind = text[max(0, start - _AROUND) : start], text[end : end + _AROUND]
-    if _DENIED.search(before) or _HEDGED.match(behind):
+    if _DENIED.search(before[-_DENIAL_CHARS:]) or _HEDGED.match(behind):
         return None
     front, back, delimited = _formula_around(before, behind)
     if not delimited and back[:1] in ("!", "("):
