@@ -336,8 +336,8 @@ def _choice_problems(
             *found,
             f"{named}: has no effect, this algorithm has no token weights; choose one that has, such as {word}",
         ]
-    meant = re.search(r"mean to override (?:one of )?(.+)\?", str(refused))
-    for place in [f"+{named}", *(meant[1].split(", ") if meant else [])]:
+    meant = str(refused).partition("mean to override ")[2].partition("?")[0].removeprefix("one of ")
+    for place in [f"+{named}", *filter(None, meant.split(", "))]:
         config = _tried(folder, name, [*search, f"{place}{given}"])
         # What adds a section to veRL's is read by nothing.
         if isinstance(config, DictConfig) and config.keys() == there.keys():

@@ -160,3 +160,9 @@ def test_nothing_but_a_name_may_stand_in_front_of_the_equals_sign():
 @pytest.mark.parametrize("box", [r"\boxed{5}", r"$\boxed{5}$", r"**\boxed{5}**"])
 def test_a_sentence_that_denies_or_adds_to_the_box_states_nothing(box):
     assert [text for text in SENTENCES if compute_score("math", text.format(box), "5")["acc"]] == []
+
+
+def test_the_order_of_an_endless_list_counts():
+    gold = r"1, -1, 1, -1, \ldots"
+    assert compute_score("math", rf"\boxed{{{gold}}}", gold + ".")["acc"]
+    assert not compute_score("math", r"\boxed{1, 1, -1, -1, \ldots}", gold)["acc"]

@@ -53,6 +53,8 @@ _CHOICE = re.compile(
 )  # \text{(C) } 12; Option C; (C)12; C.12
 
 
+_MORE = re.compile(rf"(?:\\text\{{ ?)?(?:[,;={AND}{OR}]|and\b|or\b)")  # and (D)
+
 # --- Values -------------------------------------------------------------------------------------------------
 
 _MAX_NESTING, _MAX_ITEMS = 12, 150
@@ -141,6 +143,8 @@ def _read_choice(text: str) -> Form | None:
     value = (match["value"] or match["rest"] or "").strip()
     if inner:
         value = inner + value if re.fullmatch(r"[-0-9.,/ ]+", inner) else rf"\text{{{inner}}}{value}"
+    if _MORE.match(value):
+        return None
     letter = next(filter(None, match.group("a", "b", "c", "d", "e")))
     if not letter.isupper() and not value:
         return None
@@ -153,6 +157,8 @@ def _read(text: str) -> Form:
         text = _FRENCH.sub(lambda m: ("(" if m[1] == "]" else "[") + m[2] + (")" if m[3] == "[" else "]"), text)
     if (number := read_number(text)) is not None:
         return Form("value", text, number=number)
+    if not text.startswith(r"\{") and _ANY_RELATION.search(text):
+        text = _LOGICAL_OR.sub("," + OR, text)
     if match := _UNEQUAL.fullmatch(text):
         return Form("without", text, (REAL_LINE, Form("list", items=tuple(map(_read, match[2].split(","))))), match[1])
     if parts := _parts(text, ";"):  # only where commas stand, too: x=1,y=2; x=3,y=4
@@ -168,7 +174,8 @@ def _read(text: str) -> Form:
     if named := split_name(text):
         form = _read(named[1])
         if form.kind != "relation":
-            return replace(form, name=named[0], chain=_constants(split_top_level(text, "=")[1:-1]))
+            chain = [part for part in split_top_level(text, "=")[1:-1] if part not in named[0].split("=")]
+            return replace(form, name=named[0], chain=tuple(chain))
     if parts := _parts(text, r"\cup"):
         return Form("union", items=tuple(map(_read, parts)))
     if len(parts := _parts(text, r"\setminus")) == 2:
@@ -198,6 +205,7 @@ def _read_list(parts: list[str]) -> Form:
     for part in parts:
         form = _read(split_qualifier(part))
         # A plus-minus sign makes a list within the list: `1\pm\sqrt{5},-2` has three values. A set is one value.
+        form = replace(form, last=None)  # of `x^2=2, 5` the 2 is no value
         flat = form.kind == "list" and form.name is None and not form.braces
         items.extend(form.items if flat else [form])
     found = Form("list", items=tuple(items))
@@ -214,7 +222,7 @@ def _read_set_builder(text: str) -> Form | None:
     r"""Read `\{x\mid1<x<2\}` as the interval, conditions joined by "or" as their union, and `\{x\mid x=3k,k\in\mathbb{Z}\}`."""
     if (match := _SET_OF.fullmatch(text)) is None:
         return None
-    condition = split_qualifier(_LOGICAL_OR.sub("," + OR, match[2]).strip())
+    condition = split_qualifier(match[2].strip())
     form = _read(condition)
     if form.kind == "value" and form.name == match[1]:
         return form if condition != match[2] or CONSTANT.fullmatch(form.text) else None

@@ -39,6 +39,7 @@ _MIN_WORD_CHARS = 4  # without `\text`; fewer letters are a product such as `mgh
 _PERIOD = re.compile(r"(?:^|(?<=[+-]))[0-9]*(?=[kmnl]\\pi|\\pi ?[kmnl])(?:\\pi ?)?([kmnl])(?![a-zA-Z^_])")  # +2k\pi
 _TIME = re.compile(r"(?:[01]?[0-9]|2[0-4]):[0-5][0-9](?::[0-5][0-9])?")  # 12:30; 7:45:10
 _INTEGER = re.compile(r"-?[0-9]+")  # -12
+_BIG = re.compile(r"\\(?:sum|prod|int|lim)")  # \sum_{k=1}^n k
 _DEGREE, _RADIAN = (("degree", 1),), (("radian", 1),)
 _SPACED_SYMBOL = re.compile(rf"(?<=[0-9}}]) +([{SPACED_SYMBOLS}]$)")  # 6 m
 
@@ -118,10 +119,17 @@ class _Comparison:
             same_name = len(names) == 1 and None not in names and gold.name in (None, *names)
             return same_name and self.equal_unordered(gold.items, answer.items)
         in_order = _names_variables(gold) and not any(item.name for item in answer.items)  # 1, 2 for x=1, y=2
+        in_order |= any(item.text == r"\ldots" for item in gold.items)
         if gold.kind == answer.kind and gold.kind in ("list", "union", "meet", "cases") and not in_order:
             return self.equal_unordered(gold.items, answer.items)
         # A bare list may be a point; neither a set nor the values of one variable are.
-        may_be_point = gold.kind == "list" and not gold.braces and (not gold.items[0].name or _names_variables(gold))
+        may_be_point = gold.kind == "list" and not gold.braces
+        may_be_point &= not gold.items[0].name or (_names_variables(gold) and not answer.name)
+        wanted = (gold.name or "").strip("()").split(",")
+        if len(wanted) == len(answer.items) and any(
+            item.name not in (None, name) for item, name in zip(answer.items, wanted, strict=True)
+        ):
+            return False
         if gold.kind == answer.kind or (may_be_point and answer.kind == "()"):
             return len(gold.items) == len(answer.items) and all(map(self.equal_forms, gold.items, answer.items))
         return False
@@ -150,8 +158,11 @@ class _Comparison:
 
     def same_ratio(self, gold: Form, answer: Form) -> bool:
         """Compare place by place; a time of day only with the same time, another ratio also with its reduced form."""
-        if not self.units_agree(gold.unit, answer.unit):
+        if not self.units_agree(gold.unit, answer.unit) or names_differ(gold, answer):
             return False
+        parts = [(item.unit, item.number is not None and item.number.percent) for item in answer.items]
+        if any(unit not in (None, answer.unit) or percent for unit, percent in parts) and gold.text != answer.text:
+            return False  # 2 km : 3 m
         if gold.kind != answer.kind:
             fraction, ratio = (answer, gold) if gold.kind == "ratio" else (gold, answer)
             if fraction is gold and gold.number is not None and gold.number.value.denominator == 1:
@@ -207,7 +218,7 @@ class _Comparison:
             return self.equal_renamed(gold, answer)
         if gold.name and not answer.name and not may_lose_name(gold):
             return False
-        if not all(self.equal_formulas(gold.text, part) for part in answer.chain):
+        if not self.equal_chains(gold, answer):
             return False
         if answer.approximation is not None and not self.fits(answer.text, answer.approximation):
             return False
@@ -222,6 +233,17 @@ class _Comparison:
             # Arithmetic that is left to do, such as the question itself, is not an answer where a number is asked for.
             return answer.number is not None and equal_numbers(gold.number, answer.number, self.rounded_gold)
         return self.equal_words_or_formulas(gold, answer)
+
+    def equal_chains(self, gold: Form, answer: Form) -> bool:
+        """Compare what stands between the equals signs: `a=2b=3c` says more than `a=3c`, `A=\\frac12bh=6` no more than `A=6`."""
+        constants = [part for part in answer.chain if CONSTANT.fullmatch(part)]
+        if "=" in (gold.name or "") and len(constants) < len(answer.chain):
+            return False
+        if CONSTANT.fullmatch(gold.text):
+            return all(self.equal_formulas(gold.text, part) for part in constants)
+        if not all(self.equal_formulas(gold.text, part) for part in gold.chain):
+            return len(gold.chain) == len(answer.chain) and all(map(self.equal_formulas, gold.chain, answer.chain))
+        return all(self.equal_formulas(gold.text, part) for part in answer.chain if not _BIG.search(part))
 
     def fits(self, text: str, approximation: Number) -> bool:
         """Return whether a decimal is a value cut off or rounded at its last place."""
@@ -294,7 +316,7 @@ def is_rounded(golds: Sequence[str]) -> bool:
 
 
 def _numbers(form: Form) -> list[Fraction] | None:
-    values = [item.number.value for item in form.items if item.number is not None]
+    values = [item.number.value for item in form.items if item.number and not (item.unit or item.number.percent)]
     return values if len(values) == len(form.items) else None
 
 

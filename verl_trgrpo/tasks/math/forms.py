@@ -36,7 +36,7 @@ class Form:
         unit: names of the unit with their powers.
         number: of a value that is a number.
         last: of an equation whose left side is not a name, such as `x+y=10`: what follows its last `=`, if that is finished.
-        chain: values in front of the last `=`, such as `2+3` of `x=2+3=5`, which have to be right, too.
+        chain: what stands between names and the last `=`, such as `2+3` of `x=2+3=5`, which has to be right, too.
         braces: a list is written as a set.
         approximation: a decimal behind the value and `\approx`, which has to fit.
     """
@@ -131,7 +131,7 @@ COMPLEX = r"(?:z|w|\\psi|\\Psi)(?![a-zA-Z])"
 """Letters that stand for complex numbers where an absolute value is taken."""
 QUANTITY = re.compile(rf"{VARIABLE}(?:\({VARIABLE}\))?")  # x; f(x)
 SIMPLE_NAME = re.compile(
-    rf"{VARIABLE}(?:\^\{{-1\}})?(?:{_VARIABLES})?|{_VARIABLES}|\\vec\{{?{VARIABLE}\}}?|{VARIABLE}:{VARIABLE}|[A-Z]{{2}}:[A-Z]{{2}}"
+    rf"{VARIABLE}(?:\^\{{-1\}})?(?:{_VARIABLES})?|{_VARIABLES}|\\vec\{{?{VARIABLE}\}}?|{VARIABLE}(?::{VARIABLE})+|[A-Z]{{2}}:[A-Z]{{2}}"
 )  # x_1; f^{-1}(x); \vec{v}; (x,y); V_1:V_2; AE:DE
 NAME_OF_FUNCTION = re.compile(rf"({VARIABLE}(?:\^\{{-1\}})?)\(({VARIABLE})\)")  # f(x)
 _MEMBER = re.compile(rf"({VARIABLE}|{_VARIABLES})\\(?:in|approx)(?![a-zA-Z]) ?(.+)", re.DOTALL)  # x\in[1,2]; x\approx 5
@@ -145,7 +145,7 @@ _QUANTITY = re.compile(
 )  # \angle ABC; |AB|; \frac{dy}{dx}; P(A|B); f(g(x)); \sum a_n; \text{Area}; AB; A\cap B
 _QUALIFIER = re.compile(
     r",?(?:\\text\{)?[\s,]*\(?(?:for ?(?:all|any|every|each)|\\forall|where)(?![a-zA-Z])(?P<rest>.*)"
-    r"|,?(?:\\text\{ ?for ?\})?\(?(?:[kmnl]\\in ?\\mathbb\{Z\}|[a-zA-Z]\\in ?\\mathbb\{R\})\)?$",
+    r"|,?(?:\\text\{ ?for ?\})?\(?(?:[kmnl]\\in ?\\mathbb\{Z\}|(?![kmnl])[a-z]\\in ?\\mathbb\{R\})\)?$",
     re.IGNORECASE | re.DOTALL,
 )  # f(x)=0 for all x; x,\text{ where }c\text{ is a constant}; 2n\pi,n\in\mathbb{Z}
 _QUALIFYING = re.compile(

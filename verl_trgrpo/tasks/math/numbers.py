@@ -112,7 +112,11 @@ def has_many_places(number: Number) -> bool:
     With fewer places, form does not tell `0.333`, a sum of three exact decimals, from `0.333`, a third.
     """
     place = number.last_place
-    return place is not None and place <= Fraction(1, 10**_MIN_ROUNDED_DIGITS) and not number.percent
+    if place is None or number.percent:
+        return False
+    return place <= Fraction(1, 10**_MIN_ROUNDED_DIGITS) and abs(number.value) >= place * 10 ** (
+        _MIN_ROUNDED_DIGITS - 1
+    )
 
 
 def _is_binary(gold: Number, answer: Number) -> bool:

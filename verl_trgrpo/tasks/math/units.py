@@ -138,8 +138,8 @@ def split_unit(text: str) -> tuple[str, Unit | None, int]:
     """Return the value, the unit, and the factor of a number word such as "million"; (text, None, 1) without a unit."""
     if match := _PRICE.fullmatch(text):
         currency = CURRENCIES[match["front"] or match["behind"]]
-        value, _, factor = split_unit(match["sign"] + (match["a"] or match["b"]).strip())
-        return value, ((currency, 1),), factor
+        value, unit, factor = split_unit(match["sign"] + (match["a"] or match["b"]).strip())
+        return value, tuple(sorted({**dict(unit or ()), currency: 1}.items())), factor
     match = _SUFFIX.fullmatch(text)
     if match is None:
         return text, None, 1
@@ -199,6 +199,8 @@ def _unit_name(word: str, spaced: bool) -> str | None:
         return lower
     if {lower, lower.removesuffix("s")} & CHANGING_WORDS:
         return None
+    if compact not in _NAMES and compact[:1] in {*"MGT"} and _PREFIXED.fullmatch(compact):
+        return compact
     if compact in _SYMBOLS:
         return _NAMES[compact] if spaced or compact != "K" else None
     for known in (lower, lower.removesuffix("s")):

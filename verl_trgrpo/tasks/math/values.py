@@ -174,7 +174,10 @@ def _opaque(kind: str, parts: list[Any], values: list[Any]) -> Any:
     name = kind if isinstance(parts[0], tuple) else parts[0]
     if kind in ("gcd", "lcm", "symmetric"):
         name, rounded = ("gcd" if kind == "lcm" else name), sorted(rounded)
-    found = 1 + mpmath.ldexp(stand_in(name, *rounded), -64)
+    key = stand_in(name, *rounded)
+    found = 1 + mpmath.ldexp(key, -64)
+    if kind == "call" and not name.startswith("norm") and key % 2:
+        found = -found
     return values[0] * values[1] / found if kind == "lcm" and len(values) == 2 else found
 
 
