@@ -222,7 +222,7 @@ CASES = {
     data_set: (0, "4 rows"),
     data_lock: (2, "is a link"),
     data_leftovers: (2, "move this"),
-    index: (2, "no file of an index"),
+    index: (2, "not a file of an index"),
     report: (0, "page.html"),
     yaml_bomb: (0, "page.html"),
     card: (0, "model"),

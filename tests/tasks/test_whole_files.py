@@ -151,7 +151,7 @@ def test_twenty_prompts_ten_times_each_are_a_warning_about_the_file(tmp_path):
 def test_an_empty_data_source_takes_the_reward_that_is_chosen(tmp_path):
     rows = [made | {"data_source": ""} for made in kk(3)]
     checked = found(tmp_path, rows, "data source")
-    assert (checked.status, checked.count) == ("warning", 3) and "mathematics" in checked.examples[0]
+    assert (checked.status, checked.count) == ("warning", 3) and "scored as math;" in checked.examples[0]
     assert find_reward("").__module__ == mathematics.__name__
     for check in ("data source", "reward of gold"):
         assert found(tmp_path, rows, check, reward="kk").status == "ok"
