@@ -205,7 +205,7 @@ def _read_list(parts: list[str]) -> Form:
     for part in parts:
         form = _read(split_qualifier(part))
         # A plus-minus sign makes a list within the list: `1\pm\sqrt{5},-2` has three values. A set is one value.
-        form = replace(form, last=None)  # of `x^2=2, 5` the 2 is no value
+        form = replace(form, last=None)  # of `x^2=2, 5` the 2 is not a value
         flat = form.kind == "list" and form.name is None and not form.braces
         items.extend(form.items if flat else [form])
     found = Form("list", items=tuple(items))
