@@ -139,10 +139,10 @@ NAME_BEHIND = re.compile(rf"([^=]+)=({VARIABLE})")  # 5=x
 # Left sides that name a quantity
 _QUANTITY = re.compile(
     r"(?:m?\\(?:angle|triangle|overline|vec|hat|bar|text|mathbb|sin|cos|tan|cot|sec|csc|det|sum|prod|lim|int|gcd|max|min|arg)(?![a-zA-Z])"
-    r"|\||\\\||\\frac\{[^{}0-9]*\}\{[^{}0-9]*\}|\([a-zA-Z]\\circ|[a-zA-Z](?:_\w|_\{[^{}]*\})?'*[(\[]|[A-Z]{2,}$"
-    r"|[A-Z] ?\\c[au]p(?![a-z])).*",
+    r"|\||\\\||\\frac\{[^{}0-9]*\}\{[^{}0-9]*\}|\([a-zA-Z]\\circ|[a-zA-Z](?:_\w|_\{[^{}]*\})?'*[(\[]"
+    r"|[A-Z]{2,}$|[a-zA-Z]{4,}(?: [a-zA-Z]+)*$|[A-Z] ?\\c[au]p(?![a-z])).*",
     re.DOTALL,
-)  # \angle ABC; |AB|; \frac{dy}{dx}; P(A|B); f(g(x)); \sum a_n; \text{Area}; AB; A\cap B
+)  # \angle ABC; |AB|; \frac{dy}{dx}; P(A|B); f(g(x)); \sum a_n; \text{Area}; AB; Area; A\cap B
 _QUALIFIER = re.compile(
     r",?(?:\\text\{)?[\s,]*\(?(?:for ?(?:all|any|every|each)|\\forall|where)(?![a-zA-Z])(?P<rest>.*)"
     r"|,?(?:\\text\{ ?for ?\})?\(?(?:[kmnl]\\in ?\\mathbb\{Z\}|(?![kmnl])[a-z]\\in ?\\mathbb\{R\})\)?$",
