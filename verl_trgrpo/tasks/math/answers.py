@@ -31,16 +31,7 @@ from verl_trgrpo.tasks.math.forms import (
     split_qualifier,
 )
 from verl_trgrpo.tasks.math.numbers import Number, read_number
-from verl_trgrpo.tasks.math.spelling import (
-    AND,
-    GROUP,
-    OR,
-    ROW,
-    brackets,
-    enclosed,
-    split_top_level,
-    ungrouped,
-)
+from verl_trgrpo.tasks.math.spelling import AND, GROUP, OR, ROW, brackets, enclosed, split_top_level, ungrouped
 from verl_trgrpo.tasks.math.units import in_base_units, number_in_words, read_unit, split_unit
 
 # --- What surrounds a value ---------------------------------------------------------------------------------
@@ -398,18 +389,10 @@ def _last_value(text: str) -> Form | None:
     """Return what follows the last `=`, if the text has no other relation and that is a single value."""
     *left, last = split_top_level(text, "=")
     signs = set(_ANY_RELATION.findall(text))
-    if (
-        not left
-        or not all(left)
-        or not last
-        or signs != {"="}
-        or any(map(NOT_EQUAL.search, left))
-        or not all(map(is_left_side, left))
-    ):
+    if not (left and all(left) and last) or signs != {"="} or any(map(NOT_EQUAL.search, left)):
+        return None
+    if not all(map(is_left_side, left)):
         return None
     form = _read(last)
-    return None if form.items or form.kind == "relation" else replace(form, chain=_constants(left))
-
-
-def _constants(parts: list[str]) -> tuple[str, ...]:
-    return tuple(part for part in parts if CONSTANT.fullmatch(part))
+    chain = tuple(part for part in left if CONSTANT.fullmatch(part))
+    return None if form.items or form.kind == "relation" else replace(form, chain=chain)
