@@ -148,7 +148,7 @@ def _read(text: str) -> Form:
         text = _FRENCH.sub(lambda m: ("(" if m[1] == "]" else "[") + m[2] + (")" if m[3] == "[" else "]"), text)
     if (number := read_number(text)) is not None:
         return Form("value", text, number=number)
-    if not text.startswith(r"\{") and _ANY_RELATION.search(text):
+    if (r"\lor" in text or r"\vee" in text) and text[:2] != r"\{" and _ANY_RELATION.search(text):
         text = _LOGICAL_OR.sub("," + OR, text)
     if match := _UNEQUAL.fullmatch(text):
         return Form("without", text, (REAL_LINE, Form("list", items=tuple(map(_read, match[2].split(","))))), match[1])
@@ -196,7 +196,7 @@ def _read_list(parts: list[str]) -> Form:
     for part in parts:
         form = _read(split_qualifier(part))
         # A plus-minus sign makes a list within the list: `1\pm\sqrt{5},-2` has three values. A set is one value.
-        form = replace(form, last=None)  # of `x^2=2, 5` the 2 is not a value
+        form = replace(form, last=None) if form.last else form  # of `x^2=2, 5` the 2 is not a value
         flat = form.kind == "list" and form.name is None and not form.braces
         items.extend(form.items if flat else [form])
     found = Form("list", items=tuple(items))
@@ -251,6 +251,8 @@ def _read_bracketed(text: str) -> Form | None:
 
 def _read_combination(text: str) -> Form | None:
     r"""Read matrices or points with factors, such as `3\begin{pmatrix}1&2\end{pmatrix}` and `(1,2)+t(3,5)`, cell by cell."""
+    if "," not in text and r"\begin" not in text:
+        return None
     signs = [match for match, depth in brackets(text, "|(?P<sign>[-+])") if match["sign"] and depth == 0]
     ends = [(0, 0), *(match.span() for match in signs), (len(text), len(text))]
     terms = [(text[a:b], _split_vector(text[b:c])) for (a, b), (c, _) in pairwise(ends) if text[a:c]]

@@ -249,6 +249,8 @@ def split_name(text: str) -> tuple[str, str] | None:
 
 def split_qualifier(text: str) -> str:
     """Return `text` without a qualifier that does not restrict it, such as "for all real x" or "where c is a constant"."""
+    if not any(word in text.casefold() for word in ("for", "where", r"\in")):
+        return text
     match = _QUALIFIER.search(text)
     if match and match.start() > 0 and not _QUALIFYING.sub("", match["rest"] or "").strip(" '"):
         return text[: match.start()].rstrip(" ,(")
