@@ -42,8 +42,6 @@ _CHOICE = re.compile(
     r"|(?:\((?P<c>[A-J])\)|(?P<d>[A-J])[).:])(?P<rest>[-0-9\\a-zA-Z$(\[{].*)",
     re.IGNORECASE | re.DOTALL,
 )  # \text{(C) } 12; Option C; (C)12; C.12
-
-
 _MORE = re.compile(rf"(?:\\text\{{ ?)?(?:[,;={AND}{OR}]|and\b|or\b)")  # and (D)
 
 # --- Values -------------------------------------------------------------------------------------------------
@@ -213,10 +211,11 @@ def _read_set_builder(text: str) -> Form | None:
     r"""Read `\{x\mid1<x<2\}` as the interval, conditions joined by "or" as their union, and `\{x\mid x=3k,k\in\mathbb{Z}\}`."""
     if (match := _SET_OF.fullmatch(text)) is None:
         return None
-    condition = split_qualifier(match[2].strip())
+    written = match[2].strip()
+    condition = split_qualifier(written)
     form = _read(condition)
     if form.kind == "value" and form.name == match[1]:
-        return form if condition != match[2] or CONSTANT.fullmatch(form.text) else None
+        return form if condition != written or CONSTANT.fullmatch(form.text) else None
     conditions = form.items if form.kind == "list" and not form.name else (form,)
     named = all(item.name == match[1] and item.kind not in ("word", "relation") for item in conditions)
     return form if named and any(item.items for item in conditions) else None
