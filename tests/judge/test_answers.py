@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from tests.tasks.math.math_cases import KINDS, RIGHT, WRONG
+from tests.judge.cases import KINDS, RIGHT, WRONG
+from verl_trgrpo.judge.equality import equal_answers
 from verl_trgrpo.tasks import compute_score
-from verl_trgrpo.tasks.answer_form import reward_input
-from verl_trgrpo.tasks.math.equality import equal_answers
+from verl_trgrpo.tasks.reward_input import reward_input
 
 UNDERSTOOD = {"gold_unparseable": 0.0, "timed_out": 0.0}
 
