@@ -94,7 +94,7 @@ def judges_of(worker):
     """Return the process ids of the judges that a reward worker has started, and how many have a question."""
 
     def ask(_):
-        from verl_trgrpo.judge.verdict import formula_judges
+        from verl_trgrpo.judge.judgment import formula_judges
 
         return [each.process.pid for each in formula_judges.judges if each.process], len(formula_judges._busy)
 

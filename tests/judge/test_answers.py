@@ -88,7 +88,7 @@ def test_an_unparseable_gold_is_told_apart_from_a_wrong_answer():
 
 
 def test_a_wrong_time_limit_is_refused():
-    with pytest.raises(ValueError, match=r"math_time_limit is 0"):
+    with pytest.raises(ValueError, match=r"time_limit is 0"):
         score("5", "5", math_time_limit=0)
 
 

@@ -10,8 +10,8 @@ import threading
 import pytest
 
 from verl_trgrpo.common.sandbox import Sandbox
+from verl_trgrpo.judge.judgment import formula_judges
 from verl_trgrpo.judge.spelling import normalize
-from verl_trgrpo.judge.verdict import formula_judges
 from verl_trgrpo.tasks import compute_score
 from verl_trgrpo.tasks.math.reward import score_math
 
@@ -107,7 +107,7 @@ def test_a_judge_that_cannot_start_is_a_clear_error(monkeypatch, tmp_path):
 
 def test_the_calling_process_never_imports_the_libraries():
     code = (
-        "import sys; from verl_trgrpo.tasks import compute_score; light = 'verl_trgrpo.judge.verdict' not in sys.modules; "
+        "import sys; from verl_trgrpo.tasks import compute_score; light = 'verl_trgrpo.judge.judgment' not in sys.modules; "
         rf"assert compute_score('math', r'{RIGHT}', r'{GOLD}')['acc'] == 1.0; "
         "print(light, [name for name in ('sympy', 'mpmath', 'numpy', 'torch', 'verl', 'ray') if name in sys.modules])"
     )

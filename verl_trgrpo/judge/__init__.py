@@ -15,7 +15,7 @@ docs/math_reward.md what counts as equal.
 | `answers`, `forms`, `numbers`, `units` | which values with which names and units is it? |
 | `equality` | are two forms equal? |
 | `formulas`, `parser`, `values`, `processes` | are two formulas, judged in a process of its own? |
-| `verdict` | all of it, for one response |
+| `judgment` | all of it, for one response |
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from verl_trgrpo.judge.golds import GroundTruthError
-    from verl_trgrpo.judge.verdict import Verdict, judge_answer
+    from verl_trgrpo.judge.judgment import Judgment, judge_answer
 
-__all__ = ["GroundTruthError", "Verdict", "judge_answer"]
+__all__ = ["GroundTruthError", "Judgment", "judge_answer"]
 
 
 def __getattr__(name: str) -> Any:
     """Import what is asked for: readers of prompts and ground truths do not need the mathematics."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f"{__name__}.{'golds' if name == 'GroundTruthError' else 'verdict'}"), name)
+    return getattr(importlib.import_module(f"{__name__}.{'golds' if name == 'GroundTruthError' else 'judgment'}"), name)

@@ -21,7 +21,7 @@ _PROSE = re.compile(r"(?<![\\A-Za-z])[A-Za-z]{2,}(?:\s+[A-Za-z]{2,}){3}")  # so 
 
 
 @dataclass(frozen=True)
-class Verdict:
+class Judgment:
     """What :func:`judge_answer` found.
 
     Args:
@@ -46,7 +46,7 @@ def judge_answer(
     thinking_opened: bool = False,
     rounded_gold: bool = False,
     time_limit: float = 4.0,
-) -> Verdict:
+) -> Judgment:
     r"""Judge whether a response states the right answer to a mathematical question.
 
     >>> judge_answer(r"So the answer is $\boxed{\dfrac{1}{2}}$.", "0.5").right
@@ -73,7 +73,7 @@ def judge_answer(
         RuntimeError: the process that compares formulas cannot be started.
     """
     if not 0 < time_limit <= 60:
-        raise ValueError(f"the time limit is {time_limit!r}; it must be above 0 and at most 60 seconds")
+        raise ValueError(f"time_limit is {time_limit!r}; it must be above 0 and at most 60 seconds")
     if answer_form not in (None, *ANSWER_FORMS):
         raise ValueError(f"answer_form={answer_form!r}: unknown; use one of {', '.join(ANSWER_FORMS)}")
     golds = [gold_text(gold) for gold in golds_of(ground_truth)]
@@ -91,10 +91,10 @@ def judge_answer(
 
     try:
         if answer is not None and equal_answers(golds, answer, same_formula, rounded_gold=rounded_gold, question=text):
-            return Verdict(True, answer)
+            return Judgment(True, answer)
     except TimeoutError:
-        return Verdict(False, answer, timed_out=True)
-    return Verdict(False, answer, gold_understood=any(_understood(gold, time_limit) for gold in golds))
+        return Judgment(False, answer, timed_out=True)
+    return Judgment(False, answer, gold_understood=any(_understood(gold, time_limit) for gold in golds))
 
 
 @lru_cache(maxsize=4096)
