@@ -24,11 +24,16 @@ def of(text, pid=13):
 
 
 WATCHDOG = """
-[rank{rank}]:[E1128 03:11:02.124 ProcessGroupNCCL.cpp:685] [Rank {rank}] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=8181, OpType=ALLREDUCE, NumelIn=1, NumelOut=1, Timeout(ms)=600000) ran for 600029 milliseconds before timing out.
+[rank{rank}]:[E1128 03:11:02.124 ProcessGroupNCCL.cpp:685] [Rank {rank}] Watchdog caught collective operation timeout: \
+WorkNCCL(SeqNum=8181, OpType=ALLREDUCE, NumelIn=1, \
+NumelOut=1, Timeout(ms)=600000) ran for 600029 milliseconds before timing out.
 """
 ABORTED = """
 terminate called after throwing an instance of 'c10::DistBackendError'
-  what():  [PG ID 0 PG GUID 0(default_pg) Rank {rank}] Process group watchdog thread terminated with exception: [Rank {rank}] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=8181, OpType=ALLREDUCE, NumelIn=1, NumelOut=1, Timeout(ms)=600000) ran for 600029 milliseconds before timing out.
+  what():  [PG ID 0 PG GUID 0(default_pg) Rank {rank}] Process group watchdog thread terminated with exception: \
+[Rank {rank}] Watchdog caught collective operation timeout: \
+WorkNCCL(SeqNum=8181, OpType=ALLREDUCE, NumelIn=1, \
+NumelOut=1, Timeout(ms)=600000) ran for 600029 milliseconds before timing out.
 Exception raised from checkTimeout at ../torch/csrc/distributed/c10d/ProcessGroupNCCL.cpp:632 (most recent call first):
 frame #0: c10::Error::Error(c10::SourceLocation, std::string) + 0x57 (0x7f in libc10.so)
 *** SIGABRT received at time=1732763462 on cpu 3 ***
@@ -51,14 +56,15 @@ ncclSystemError: System call (e.g. socket, malloc) or external library call fail
     ),
     "shared memory is full": (
         of("""
-node1:13:99 [0] misc/shmutils.cc:72 NCCL WARN Error: failed to extend /dev/shm/nccl-IkzXHr to 9637892 bytes, error: No space left on device (28)
+node1:13:99 [0] misc/shmutils.cc:72 NCCL WARN Error: failed to extend /dev/shm/nccl-IkzXHr to 9637892 bytes, \
+error: No space left on device (28)
 terminate called after throwing an instance of 'c10::DistBackendError'
   what():  NCCL error in: ../torch/csrc/distributed/c10d/NCCLUtils.hpp:268, unhandled system error, NCCL version 2.21.5
 """) + DIED,
         ["failed to extend /dev/shm/nccl-IkzXHr", "--shm-size"],
     ),
     "a bus error": (
-        of("*** SIGBUS received at time=1732763462 on cpu 12 ***\nPC: @     0x7f4  (unknown)  __memmove_avx512_unaligned_erms") + DIED,
+        of("*** SIGBUS received at time=1732763462 on cpu 12 ***\nPC: @     0x7f4  (unknown)  __memmove_avx512") + DIED,
         ["SIGBUS", "--shm-size"],
     ),
     "a segmentation fault": (
@@ -81,7 +87,8 @@ CUDA kernel errors might be asynchronously reported at some other API call, so t
     ),
     "a card at fault": (
         of("""
-[rank3]:[E1128 03:11:02.124 ProcessGroupNCCL.cpp:1895] [PG ID 0 PG GUID 0 Rank 3] Process group watchdog thread terminated with exception: CUDA error: uncorrectable ECC error encountered
+[rank3]:[E1128 03:11:02.124 ProcessGroupNCCL.cpp:1895] [PG ID 0 PG GUID 0 Rank 3] Process group watchdog thread \
+terminated with exception: CUDA error: uncorrectable ECC error encountered
 CUDA kernel errors might be asynchronously reported at some other API call.
 """) + DIED,
         ["uncorrectable ECC error", "nvidia-smi -q -d ECC"],
@@ -113,7 +120,10 @@ def test_a_death_in_native_code_has_its_own_words(tmp_path, name):
     assert "killed from outside" not in told and "not known" not in told and "actor_id" not in told
 
 
-RAISED = 'Traceback (most recent call last):\n  File "/x/verl/workers/fsdp_workers.py", line 640, in generate_sequences\n    {code}\n'
+RAISED = """Traceback (most recent call last):
+  File "/x/verl/workers/fsdp_workers.py", line 640, in generate_sequences
+    {code}
+"""
 SECOND_LINE = {
     "pydantic": ("""pydantic_core._pydantic_core.ValidationError: 1 validation error for ModelConfig
   Value error, User-specified max_model_len (8192) is greater than the derived max_model_len (max_position_embeddings=4096)
@@ -154,7 +164,7 @@ def test_the_whole_message_is_kept(tmp_path, name, front):
     assert "HYDRA_FULL_ERROR" not in told and "step:4" not in told
 
 
-OUT = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.32 GiB. GPU 0 has a total capacity of 79.11 GiB of which 1.2 GiB is free.\n"
+OUT = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.32 GiB.\n"
 PHASE = {
     "update": ["update_actor", "forward_backward_batch"],
     "log_probs": ["compute_ref_log_prob", "infer_batch", "forward_step"],

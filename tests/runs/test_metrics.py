@@ -8,7 +8,6 @@ import pytest
 
 from verl_trgrpo.runs.metrics import MEAN_REWARD, MetricsLog, Step, read_run
 
-
 VAL = "val-core/a/acc/mean@1"
 
 

@@ -159,7 +159,7 @@ class Message:
         while lines and not lines[-1].strip():
             lines.pop()
         bare = len(lines) == 1 and not lines[0].partition(":")[2].strip()
-        return "\n  ".join([*lines, *([self.place] if bare and self.place else [])])[:_LONGEST_MESSAGE]
+        return "\n  ".join([*map(str.rstrip, lines), *([self.place] if bare and self.place else [])])[:_LONGEST_MESSAGE]
 
     @property
     def phase(self) -> str:
@@ -178,6 +178,7 @@ class _Process:
     name: str
     pid: int | None
     latest: Message | None = None
+    own: Message | None = None
     is_open: bool = False
     place: str = ""
     functions: deque[str] = field(default_factory=lambda: deque(maxlen=60))
@@ -187,7 +188,8 @@ class _Process:
         """Read a line; return the message that it begins."""
         if line.strip():
             self.ending.append(line)
-        begins = _EXCEPTION.match(line.strip()) or _NATIVE.match(line)
+        inside = self.is_open and self.latest and self.latest.native  # where a line can look like an exception
+        begins = (not inside and _EXCEPTION.match(line.strip())) or _NATIVE.match(line)
         if self.is_open and self.latest and not begins and not _OTHER.match(line):
             self.latest.lines.append(line.rstrip())
             self.is_open = len(self.latest.lines) < (_MOST_LINES // 2 if self.latest.native else _MOST_LINES)
@@ -203,6 +205,7 @@ class _Process:
             return None
         native = begins.re is _NATIVE
         self.latest = Message(self.name, self.pid, [line.strip()], self.place, tuple(self.functions), native)
+        self.own = self.own if self.own and self.own.native else self.latest  # what ends in native code says several
         return self.latest
 
 
@@ -251,7 +254,8 @@ class PostMortem:
     def _note(self, process: _Process, line: str) -> None:
         if not self._traced and line.startswith(_TRACEBACK):
             # Harmless errors of libraries have no traceback; one that ended a process has.
-            self._first, self._last, self._traced = None, None, True
+            self._first = self._first if self._first and self._first.native else None
+            self._last, self._traced = None, True
         message = process.add(line)
         if (message or process.is_open) and _CANNOT_WRITE.search(line):
             self._cannot_write = line
@@ -261,8 +265,8 @@ class PostMortem:
             self._native = self._native or message
         else:
             self._last = message
-        earlier = self._first if self._traced or not message.native else None
-        self._first = earlier or message
+        harmless = self._first and not self._traced and not self._first.native and message.native
+        self._first = message if harmless or self._first is None else self._first
 
     def text(self) -> str:
         """Return the cause, what came last, and explanations of what is known, in lines; control characters are escaped."""
@@ -315,11 +319,7 @@ class PostMortem:
 
     def _reason(self, dead: list[_Process], which: str, by_signal: bool = False) -> str:
         """Return why processes ended: their own words, the kernel's count of kills, or where to look."""
-        words = [
-            each.latest
-            for each in dead
-            if each.latest and (each.latest.native or not _WRAPPER.match(each.latest.lines[0]))
-        ]
+        words = [own for each in dead if (own := each.own) and (own.native or not _WRAPPER.match(own.lines[0]))]
         if words:
             own = words[0]
             return "its error is above" if own in (self._first, self._native) else f"it said: {own.text}"
@@ -365,8 +365,8 @@ def _shared_memory() -> str:
     with contextlib.suppress(OSError):
         usage = shutil.disk_usage("/dev/shm")
         return (
-            f"shared memory is full or small: {usage.free >> 20} of {usage.total >> 20} MiB of /dev/shm are free; start the "
-            "container with more (--shm-size=64g, or --ipc=host)"
+            f"shared memory was full or is small: {usage.free >> 20} of {usage.total >> 20} MiB of /dev/shm are free now; "
+            "start the container with more (--shm-size=64g, or --ipc=host)"
         )
     return "shared memory (/dev/shm) is full or small; start the container with more (--shm-size=64g, or --ipc=host)"
 
@@ -397,7 +397,7 @@ _KNOWN = (
     ),
     (
         re.compile(r"uncorrectable ECC error|CUDA error: ECC"),
-        "the card itself is at fault: `nvidia-smi -q -d ECC,PAGE_RETIREMENT`; reset it, or train without it "
+        "the card itself is at fault: `nvidia-smi -q -d ECC,PAGE_RETIREMENT`; reset the card, or train on others "
         "(CUDA_VISIBLE_DEVICES)",
     ),
     (
