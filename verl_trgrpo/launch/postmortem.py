@@ -244,10 +244,10 @@ class PostMortem:
             name, pid, line = inner.name, inner.pid, inner.text
         line = _LOGGED.sub("", line, count=1) if _LOGGED.match(line) else line
         self._ending.append(line)
-        if match := _WAITED.search(line[:_LONGEST_PART]):
-            self._waited.setdefault(int(match[1]), match[2] or "")
-        if match := _NCCL_WARNED.match(line[:_LONGEST_PART]):
-            self._nccl = match[1]
+        if waited := _WAITED.search(line[:_LONGEST_PART]):
+            self._waited.setdefault(int(waited[1]), waited[2] or "")
+        if warned := _NCCL_WARNED.match(line[:_LONGEST_PART]):
+            self._nccl = warned[1]
         if (name, pid) in self._processes or len(self._processes) < _MOST_PROCESSES:
             self._note(self._processes.setdefault((name, pid), _Process(name, pid)), line)
 
