@@ -82,10 +82,10 @@ def test_words_are_those_that_bash_gives_to_its_programs(script, tmp_path):
     [
         ("run a=$NOWHERE", "line 1: $NOWHERE is not set"),
         ("A=$(date)\nrun a=$A/x", "line 1: `date` is not run"),
-        ("A=${B:-$(nproc)}\nrun a=$A", "set it before the command, B=VALUE"),
+        ("A=${B:-$(nproc)}\nrun a=$A", "set B before the command"),
         ("if nvidia-smi; then\nA=1\nelse\nA=2\nfi\nrun a=$A", "depends on a condition that is not known"),
         ("run a=$WANDB_API_KEY", "is not read, it has the name of a secret"),
-        ("\nrun a=$1", "line 2: $1 is not set; give it behind the script's name"),
+        ("\nrun a=$1", "line 2: $1 is not set; give $1 behind the script's name"),
         ("read A\nrun a=$A", "is read while the script runs"),
         ("run a=$(cat /etc/passwd)", "`cat /etc/passwd` is not run"),
     ],

@@ -74,8 +74,8 @@ def test_words_that_the_script_does_not_hand_on_are_an_error(tmp_path):
         (f"{MAIN} data.seed=1\nfi", Level.NOT_CHECKED, 2, "cannot be read as bash"),
         (f"{MAIN} data.seed=1 --seed 3", Level.ERROR, 1, "unrecognized arguments: --seed"),
         (f"cd /elsewhere\n{MAIN} data.seed=1", Level.NOT_CHECKED, 2, "relative paths were sought in"),
-        (f"export VERL_USE_EXTERNAL_MODULES=mine\n{MAIN} data.seed=1", Level.NOT_CHECKED, 2, "set it before this command"),
-        ("python3 -m recipe.dapo.main_dapo actor_rollout_ref.rollout.n=4", Level.ERROR, 1, "start that"),
+        (f"export VERL_USE_EXTERNAL_MODULES=mine\n{MAIN} data.seed=1", Level.NOT_CHECKED, 2, "before this command"),
+        ("python3 -m recipe.dapo.main_dapo actor_rollout_ref.rollout.n=4", Level.ERROR, 1, "start verl.trainer.main_ppo"),
         (f"{MAIN} data.seed=1\nwhile true; do A=1; done", Level.NOT_CHECKED, 2, "what follows was not read"),
     ],
 )  # fmt: skip

@@ -18,7 +18,7 @@ from verl_trgrpo.shell.starts import is_script
 
 if TYPE_CHECKING:
     from verl_trgrpo.checks.check import CheckReport
-    from verl_trgrpo.shell.starts import Start
+    from verl_trgrpo.shell.starts import ScriptStart
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class RunOptions:
         others = [word for word in words if word not in overrides] or [DEFAULT_CONFIG]
         if script := next((word for word in others if is_script(word)), None):
             raise ValueError(
-                f"{script}: is a shell script; start it with bash, and check it with verl-trgrpo validate {script}"
+                f"{script}: is a shell script; start the script with bash, or check the script: `verl-trgrpo validate {script}`"
             )
         if len(others) > 1:
             raise ValueError(
@@ -123,9 +123,9 @@ class ValidateOptions(RunOptions):
     show: bool = False
     no_files: bool = False
 
-    def starts(self) -> list[Start]:
+    def starts(self) -> list[ScriptStart]:
         """Return the runs to check: that of the configuration, or each that the script starts with the words behind it."""
-        from verl_trgrpo.shell.starts import Start, main_arguments, read_script
+        from verl_trgrpo.shell.starts import ScriptStart, main_arguments, read_script
 
         given = {"config-name": self.config_name, "config-path": self.config_path}
         flags = [f"--{name}={value}" for name, value in given.items() if value]
@@ -134,7 +134,7 @@ class ValidateOptions(RunOptions):
             return read_script(Path(script), [*(word for word in words if word != script), *flags])
         source, overrides = self.configuration()
         named, _ = main_arguments(flags)
-        return [Start(0, named if flags else source, overrides, ())]
+        return [ScriptStart(0, named if flags else source, overrides, ())]
 
 
 def validate(options: ValidateOptions) -> int:
@@ -160,7 +160,7 @@ def validate(options: ValidateOptions) -> int:
     return 0 if all(report.ok for report in reports) else 1
 
 
-def _validated(start: Start, options: ValidateOptions) -> CheckReport:
+def _validated(start: ScriptStart, options: ValidateOptions) -> CheckReport:
     """Check one run, print what was found, and return the report."""
     from verl_trgrpo.checks import check
     from verl_trgrpo.runs.compose import compose

@@ -17,7 +17,7 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 from verl_trgrpo.shell.conditions import Conditions
-from verl_trgrpo.shell.state import UNKNOWN, State, common
+from verl_trgrpo.shell.state import MARK, State, common
 from verl_trgrpo.shell.tree import errors_of, matches, parse_bash, short, source_of
 from verl_trgrpo.shell.words import Words
 
@@ -94,7 +94,7 @@ class Bash:
 
     def shown(self, word: str) -> str:
         """Return a word for a message, with ``...`` in place of what is not known."""
-        return UNKNOWN.sub("...", word)
+        return MARK.sub("...", word)
 
     # Statements. Each returns whether it succeeded, None where that is not known.
 
@@ -254,9 +254,9 @@ class Bash:
             end = next(i for i, child in enumerate(item.children) if child.type == ")")
             patterns = [self.words.text(child) for child in item.children[:end] if child.is_named]
             bodies.append([child for child in item.children[end:] if child.is_named])
-            if not UNKNOWN.search("".join([word, *patterns])) and any(matches(word, each) for each in patterns):
+            if not MARK.search("".join([word, *patterns])) and any(matches(word, each) for each in patterns):
                 return self._run_all(bodies[-1])
-        return self._either([*filter(None, bodies), []]) if UNKNOWN.search(word) and any(bodies) else True
+        return self._either([*filter(None, bodies), []]) if MARK.search(word) and any(bodies) else True
 
     def _run_function_definition(self, node: Node) -> bool:
         self._functions[source_of(node.named_children[0])] = node.named_children[-1]

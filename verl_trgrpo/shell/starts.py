@@ -23,15 +23,15 @@ _DEFAULT = "ppo_trainer"
 _SUFFIXES = (".sh", ".bash", ".slurm", ".sbatch")
 _LIMIT = 1 << 20
 _MODULES = "VERL_USE_EXTERNAL_MODULES"
-_MODULE = re.compile(r"(?:verl|recipe|[\w.]*main\w*)[\w.]*")
+_MODULE = re.compile(r"[\w.]+")
 # An override where bash expects a command: a comment or an empty line before it has ended the command.
 _LOST = re.compile(r"[+~]{0,2}[a-z_]\w*(\.\w+)+=")
-# Programs whose words are no command.
+# Programs whose words are not a command.
 _NOT_RUN = ("grep", "pgrep", "pkill", "sed", "awk")
 
 
 @dataclass(frozen=True)
-class Start:
+class ScriptStart:
     """A training that a script starts.
 
     Args:
@@ -52,7 +52,9 @@ def is_script(source: str) -> bool:
     return source.endswith(_SUFFIXES)
 
 
-def read_script(path: Path, arguments: Sequence[str] = (), environment: Mapping[str, str] | None = None) -> list[Start]:
+def read_script(
+    path: Path, arguments: Sequence[str] = (), environment: Mapping[str, str] | None = None
+) -> list[ScriptStart]:
     """Return the trainings that a script starts, in the order of their commands.
 
     Args:
@@ -83,7 +85,7 @@ class _Reader:
     def __init__(self, path: Path, arguments: Sequence[str], environment: Mapping[str, str]) -> None:
         self.path, self.arguments = path, arguments
         self.bash = Bash(str(path), arguments, environment, self._take)
-        self.starts: list[Start] = []
+        self.starts: list[ScriptStart] = []
         self._lost: list[tuple[int, str]] = []
         self._others: list[str] = []
         self._nested = 0
@@ -112,7 +114,7 @@ class _Reader:
             nothing = f"{self.path}: starts no training that can be read (python3 -m {MAIN} ...)"
             raise InvalidInputError([nothing, *(finding.message for finding in findings), *others])
         self.starts = [
-            Start(each.line, each.source, each.overrides, (*findings, *each.findings))
+            ScriptStart(each.line, each.source, each.overrides, (*findings, *each.findings))
             for each in dict.fromkeys(self.starts)
         ]
 
@@ -124,7 +126,7 @@ class _Reader:
         if _LOST.match(words[0]):
             self._lost.append((line, self.bash.shown(words[0])))
         for at, word in enumerate(words):
-            if word == "-m" and at + 1 < len(words) and _MODULE.fullmatch(words[at + 1]):
+            if word == "-m" and at + 1 < len(words) and _is_trainer(words[at + 1]):
                 self._start(line, words[at + 1], words[at + 2 :])
                 return
             if re.search(r"(^|/)main_\w+\.py$", word):
@@ -147,7 +149,7 @@ class _Reader:
                 shown = self.bash.shown(module)
                 self._others.append(f"line {line}: starts {shown}; only the arguments of {MAIN} are checked")
                 return
-            reason = f"starts {module}, which is not here; its arguments were checked as those of {MAIN}; start that"
+            reason = f"starts {module}, which is not here; its arguments were checked as those of {MAIN}; start {MAIN}"
             findings.append(self._error(line, reason))
         try:
             source, overrides = main_arguments(known)
@@ -156,7 +158,7 @@ class _Reader:
             source, overrides = main_arguments([word for word in known if not word.startswith("-") and "=" in word])
         if problems := word_problems(overrides):
             raise InvalidInputError([f"{self.path}, line {line}: {problem}" for problem in problems])
-        self.starts.append(Start(line, source, tuple(overrides), tuple(findings)))
+        self.starts.append(ScriptStart(line, source, tuple(overrides), tuple(findings)))
 
     def _surroundings(self, line: int) -> list[Finding]:
         """Return what of the shell's state this process does not have."""
@@ -165,7 +167,7 @@ class _Reader:
         if Path(directory) != Path.cwd():
             reasons.append(f"starts in {self.bash.shown(directory)}; relative paths were sought in {Path.cwd()}")
         if modules and modules != os.environ.get(_MODULES):
-            reasons.append(f"{_MODULES}={modules} is set in the script alone; set it before this command, too")
+            reasons.append(f"{_MODULES}={modules} is set in the script alone; set {_MODULES} before this command, too")
         return [Finding.not_checked(str(self.path), f"{self.path}, line {line}: {reason}") for reason in reasons]
 
     def _error(self, line: int, reason: str) -> Finding:
@@ -181,6 +183,11 @@ class _Reader:
             Finding.not_checked(str(self.path), f"{self.path}, {reason}; left out: {', '.join(dict.fromkeys(shown))}")
             for reason, shown in by_reason.items()
         ]
+
+
+def _is_trainer(module: str) -> bool:
+    """Return whether a module may be a trainer: one of veRL, of its recipes, or a main program."""
+    return bool(_MODULE.fullmatch(module)) and (module.startswith(("verl.", "recipe.")) or "main" in module)
 
 
 def _module_of(path: str) -> str:

@@ -10,7 +10,7 @@ Value = str | dict[str, str]
 """A text, or an array by key."""
 
 # Bash has no text with a zero byte, so one on each side marks the number of a reason.
-UNKNOWN = re.compile("\0([0-9]+)\0")
+MARK = re.compile("\0([0-9]+)\0")
 
 
 @dataclass
@@ -42,7 +42,7 @@ class Reasons:
 
     def of(self, word: str) -> str:
         """Return why a word is not known, beginning with the line; "" where it is known."""
-        found = UNKNOWN.search(word)
+        found = MARK.search(word)
         return self._reasons[int(found[1])] if found else ""
 
 

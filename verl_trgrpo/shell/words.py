@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from verl_trgrpo.shell.numbers import Numbers, is_int
-from verl_trgrpo.shell.state import UNKNOWN, Reasons, State
+from verl_trgrpo.shell.state import MARK, Reasons, State
 from verl_trgrpo.shell.tree import matches, parse_bash, short, source_of
 
 if TYPE_CHECKING:
@@ -72,13 +72,13 @@ class Words:
         return found
 
     def _is_unset(self, word: str) -> bool:
-        return "is not set" in self.reasons.of(word) and bool(UNKNOWN.fullmatch(word))
+        return "is not set" in self.reasons.of(word) and bool(MARK.fullmatch(word))
 
     def text(self, node: Node, in_test: bool = False) -> str:
         """Return the one text that a node becomes; in a test, a variable that is not set is empty."""
         text = "".join(" ".join(parts) for parts, _ in self._parts(node, True))
         if in_test:
-            text = UNKNOWN.sub(lambda found: "" if self._is_unset(found[0]) else found[0], text)
+            text = MARK.sub(lambda found: "" if self._is_unset(found[0]) else found[0], text)
         return text
 
     def _parts(self, node: Node, joined: bool) -> Iterator[tuple[list[str], bool]]:
@@ -173,14 +173,14 @@ class Words:
             arguments = self.arguments()
             if int(name) <= len(arguments):
                 return [arguments[int(name) - 1]]
-            return [self.unknown(node, f"${name} is not set; give it behind the script's name")]
+            return [self.unknown(node, f"${name} is not set; give ${name} behind the script's name")]
         if not name.isidentifier():
             return [self.unknown(node, f"${name} is known only while the script runs")]
         if name == "PWD" and name not in self.state.variables:
             return [self.state.directory]
         value = self.value(name)
         if value is None:
-            return [self.unknown(node, f"${name} is not set, neither in the script nor here; set it, {name}=VALUE")]
+            return [self.unknown(node, f"${name} is not set, neither in the script nor here; set {name}")]
         if name not in self.state.variables and _SECRET.search(name):
             return [self.unknown(node, f"${name} is not read, it has the name of a secret")]
         return [value] if isinstance(value, str) else [value.get("0", "")]
@@ -209,7 +209,7 @@ class Words:
             values = (
                 [*array] if sign == "!" else [*array.values()] if several else [array[key]] if key in array else None
             )
-            if any(map(UNKNOWN.search, [key, *map(str, values or [])])) and rest:
+            if any(map(MARK.search, [key, *map(str, values or [])])) and rest:
                 return [self.unknown(node, f"`{short(node)}` is not known")]
         else:
             several = name in ("@", "*")
@@ -250,7 +250,7 @@ class Words:
             return (
                 (values or [])
                 if there
-                else [self.unknown(node, f"${name} is not set, neither in the script nor here; set it, {name}=VALUE")]
+                else [self.unknown(node, f"${name} is not set, neither in the script nor here; set {name}")]
             )
         if there is not operator.endswith("+"):
             return values or [] if there else [""]
@@ -265,7 +265,7 @@ class Words:
         else:
             text = ""
         if (reason := self.reasons.of(text)) and not operator.endswith("+"):
-            text = self.unknown(node, f"{reason.partition(': ')[2]}; set it before the command, {name}=VALUE")
+            text = self.unknown(node, f"{reason.partition(': ')[2]}; set {name} before the command")
         if operator.endswith("="):
             self.state.variables[name] = text
         return [text]
@@ -279,7 +279,7 @@ class Words:
     def _changed(self, node: Node, value: str, operator: str, operand: list[Node]) -> str:
         """Return a text without a prefix or suffix, with parts replaced, in another case, or a part of it."""
         words = [self.text(child) for child in operand if child.is_named]
-        if UNKNOWN.search("".join([value, *words])) or len(value) > _MOST_TEXT:
+        if MARK.search("".join([value, *words])) or len(value) > _MOST_TEXT:
             return self.unknown(node, f"`{short(node)}` is not known")
         pattern = words[0] if words else ""
         ends = range(len(value) + 1)
