@@ -12,7 +12,7 @@ from verl_trgrpo.checks.tables import Rule
 from verl_trgrpo.checks.view import OWN_MANAGER, OWN_REWARDS
 from verl_trgrpo.common.findings import Level
 from verl_trgrpo.core.off_policy_shapings import COEFFICIENTS
-from verl_trgrpo.tasks.answer_form import CUT_OFF
+from verl_trgrpo.data.rows import CUT_OFF
 from verl_trgrpo.tasks.task import Score
 
 _Warning = partial(Rule, level=Level.WARNING)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 _MODULES = {
+    "core": "torch numpy",
     "verl": "verl hydra omegaconf ray transfer_queue tensordict transformers tokenizers huggingface_hub datasets pyarrow pandas "
     "psutil packaging pydantic annotated_types safetensors tqdm tyro yaml",
     "rewards": "mpmath",

@@ -1,6 +1,6 @@
 """Run code that foreign input reaches in a process of its own, bounded in time, memory and rights.
 
-Answers of a policy (`tasks.judge`), and chat templates and tokenizers of strangers (`data.prompts`) go this way. A
+Answers of a policy (`judge.processes`), and chat templates and tokenizers of strangers (`data.prompts`) go this way. A
 sandbox is a new program, not a fork, so threads, CUDA and Ray in the caller do not matter, and a daemonic process may have one.
 It imports the libraries once and forks a worker, which gives up all rights but computing (see `seccomp`) and answers. The
 worker's CPU time for a question is limited by a timer whose signal ends it, whatever code it is in; it is replaced then, and

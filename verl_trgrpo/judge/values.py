@@ -9,7 +9,7 @@ from typing import Any
 
 import mpmath
 
-from verl_trgrpo.tasks.math.parser import Tree
+from verl_trgrpo.judge.parser import Tree
 
 _MAX_BITS = 20_000  # of a number that is written out, and of a magnitude
 _MAX_BITS_AT_A_POINT = 1500  # where other points can be tried

@@ -6,16 +6,16 @@ from transformers import AutoTokenizer
 from tests.tasks.work import work
 from verl_trgrpo.data.prompts import opens_thinking
 from verl_trgrpo.demos.puzzles import CHECKPOINT
-from verl_trgrpo.tasks.answer_form import (
+from verl_trgrpo.judge.answer_form import (
     ANSWER_FORMS,
     MAX_ANSWER_CHARS,
     REASONING_MARKS,
     after_reasoning,
     asked_form,
     read_answer,
-    reward_input,
     state_answer,
 )
+from verl_trgrpo.tasks.reward_input import reward_input
 
 DAPO = (
     "Solve the following math problem step by step. The last line of your response should be of the form Answer: $Answer "

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from typing import Any
 
-from verl_trgrpo.tasks.math.language import CHARACTERS, LATEX_COMMANDS, PLAIN_TEXT
-from verl_trgrpo.tasks.math.units import CURRENCIES, DOLLAR, PLAIN, SHORT_UNITS, SPACED_SYMBOLS, number_in_words
+from verl_trgrpo.judge.language import CHARACTERS, LATEX_COMMANDS, PLAIN_TEXT
+from verl_trgrpo.judge.units import CURRENCIES, DOLLAR, PLAIN, SHORT_UNITS, SPACED_SYMBOLS, number_in_words
 
 _SCRIPTS = tuple(
     (re.compile(f"[{characters}]+"), mark, str.maketrans(characters, plain))

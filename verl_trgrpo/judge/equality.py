@@ -6,9 +6,9 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import gcd
 
-from verl_trgrpo.tasks.answer_form import read_answer
-from verl_trgrpo.tasks.math.answers import read_forms
-from verl_trgrpo.tasks.math.forms import (
+from verl_trgrpo.judge.answer_form import read_answer
+from verl_trgrpo.judge.answers import read_forms
+from verl_trgrpo.judge.forms import (
     CONSTANT,
     INTERVALS,
     NAME_OF_FUNCTION,
@@ -17,9 +17,9 @@ from verl_trgrpo.tasks.math.forms import (
     names_differ,
     same_sets,
 )
-from verl_trgrpo.tasks.math.numbers import Number, equal_numbers, has_many_places
-from verl_trgrpo.tasks.math.spelling import GROUP, normalize
-from verl_trgrpo.tasks.math.units import CHANGING_WORDS, SPACED_SYMBOLS, UNKNOWN, Unit, counted_words, in_base_units
+from verl_trgrpo.judge.numbers import Number, equal_numbers, has_many_places
+from verl_trgrpo.judge.spelling import GROUP, normalize
+from verl_trgrpo.judge.units import CHANGING_WORDS, SPACED_SYMBOLS, UNKNOWN, Unit, counted_words, in_base_units
 
 SameFormula = Callable[[str, str], bool]
 

@@ -2,10 +2,11 @@
 
 import pytest
 
-from tests.tasks.test_answer_form import DAPO
+from tests.judge.test_answer_form import DAPO
+from verl_trgrpo.judge.answer_form import ANSWER_FORMS, state_answer
 from verl_trgrpo.tasks import compute_score
-from verl_trgrpo.tasks.answer_form import ANSWER_FORMS, reward_input, state_answer
 from verl_trgrpo.tasks.registry import find_reward, options_of
+from verl_trgrpo.tasks.reward_input import reward_input
 
 BOX = "What is 6 * 7? Let's think step by step and output the final answer within \\boxed{}."
 TAGS = "What is 6 * 7? Give the answer inside <answer> and </answer>."

@@ -5,7 +5,7 @@ A tree is a number, a letter, or a tuple of an operation and its trees.
 
 import sympy
 
-from verl_trgrpo.tasks.math.language import LANGUAGE
+from verl_trgrpo.judge.language import LANGUAGE
 
 LETTERS = ("x", "n")
 FUNCTIONS = ("sin", "cos", "ln", "arctan")

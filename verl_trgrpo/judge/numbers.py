@@ -5,7 +5,7 @@ import struct
 from dataclasses import dataclass
 from fractions import Fraction
 
-from verl_trgrpo.tasks.math.spelling import GROUP
+from verl_trgrpo.judge.spelling import GROUP
 
 _MAX_DIGITS = 300  # longer numbers are not read, so that arithmetic on them stays cheap
 _MAX_EXPONENT = 1000

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from tests.tasks.math.math_cases import KINDS, RIGHT, WRONG
+from tests.judge.cases import KINDS, RIGHT, WRONG
+from verl_trgrpo.judge.equality import equal_answers
 from verl_trgrpo.tasks import compute_score
-from verl_trgrpo.tasks.answer_form import reward_input
-from verl_trgrpo.tasks.math.equality import equal_answers
+from verl_trgrpo.tasks.reward_input import reward_input
 
 UNDERSTOOD = {"gold_unparseable": 0.0, "timed_out": 0.0}
 
@@ -88,7 +88,7 @@ def test_an_unparseable_gold_is_told_apart_from_a_wrong_answer():
 
 
 def test_a_wrong_time_limit_is_refused():
-    with pytest.raises(ValueError, match=r"math_time_limit is 0"):
+    with pytest.raises(ValueError, match=r"time_limit is 0"):
         score("5", "5", math_time_limit=0)
 
 

@@ -14,7 +14,7 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import cast
 
-from verl_trgrpo.tasks.math.forms import (
+from verl_trgrpo.judge.forms import (
     COMPLEX,
     CONSTANT,
     NAME_BEHIND,
@@ -30,9 +30,9 @@ from verl_trgrpo.tasks.math.forms import (
     split_name,
     split_qualifier,
 )
-from verl_trgrpo.tasks.math.numbers import Number, read_number
-from verl_trgrpo.tasks.math.spelling import AND, GROUP, OR, ROW, brackets, enclosed, split_top_level, ungrouped
-from verl_trgrpo.tasks.math.units import in_base_units, number_in_words, read_unit, split_unit
+from verl_trgrpo.judge.numbers import Number, read_number
+from verl_trgrpo.judge.spelling import AND, GROUP, OR, ROW, brackets, enclosed, split_top_level, ungrouped
+from verl_trgrpo.judge.units import in_base_units, number_in_words, read_unit, split_unit
 
 # --- What surrounds a value ---------------------------------------------------------------------------------
 

@@ -9,10 +9,10 @@ from itertools import pairwise
 from math import inf
 from typing import Literal
 
-from verl_trgrpo.tasks.math.numbers import Number
-from verl_trgrpo.tasks.math.parser import FUNCTIONS, GREEK
-from verl_trgrpo.tasks.math.spelling import split_top_level
-from verl_trgrpo.tasks.math.units import CHANGING_WORDS, Unit
+from verl_trgrpo.judge.numbers import Number
+from verl_trgrpo.judge.parser import FUNCTIONS, GREEK
+from verl_trgrpo.judge.spelling import split_top_level
+from verl_trgrpo.judge.units import CHANGING_WORDS, Unit
 
 Kind = Literal[
     "value", "word", "relation", "list", "union", "meet", "matrix", "row", "cases", "without", "ratio", "choice",

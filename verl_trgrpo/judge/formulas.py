@@ -14,9 +14,9 @@ from typing import Any
 
 import mpmath
 
-from verl_trgrpo.tasks.math.forms import COMPLEX
-from verl_trgrpo.tasks.math.parser import Tree, derivative, functions_of, parse_formula, tokens_of
-from verl_trgrpo.tasks.math.values import NotRationalError, Numeric, TooLargeError, rational
+from verl_trgrpo.judge.forms import COMPLEX
+from verl_trgrpo.judge.parser import Tree, derivative, functions_of, parse_formula, tokens_of
+from verl_trgrpo.judge.values import NotRationalError, Numeric, TooLargeError, rational
 
 _Tokens = list[tuple[str, str]]
 Point = dict[str, Fraction]

@@ -10,11 +10,12 @@ import threading
 import pytest
 
 from verl_trgrpo.common.sandbox import Sandbox
+from verl_trgrpo.judge.judgment import formula_judges
+from verl_trgrpo.judge.spelling import normalize
 from verl_trgrpo.tasks import compute_score
-from verl_trgrpo.tasks.math.reward import formula_judge, score_math
-from verl_trgrpo.tasks.math.spelling import normalize
+from verl_trgrpo.tasks.math.reward import score_math
 
-FUNCTION = "verl_trgrpo.tasks.math.formulas:same_formula"
+FUNCTION = "verl_trgrpo.judge.formulas:same_formula"
 GOLD, RIGHT, WRONG = r"3\sqrt{13}", r"\boxed{\sqrt{117}}", r"\boxed{\sqrt{118}}"
 
 
@@ -86,12 +87,12 @@ SLOW = "+".join(f"{n}!" for n in range(20_000, 19_900, -1))  # a second of multi
 
 
 def test_a_comparison_is_stopped_at_its_limit_and_reported():
-    formula_judge.close()
+    formula_judges.close()
     both_verdicts()
-    pid = formula_judge.judges[0].process.pid
+    pid = formula_judges.judges[0].process.pid
     result = score_math(r"\boxed{x}", SLOW, math_time_limit=0.05)
     assert (result.acc, result.timed_out, result.gold_unparseable) == (0.0, 1.0, 0.0)
-    assert formula_judge.judges[0].process.pid == pid  # only its worker was replaced
+    assert formula_judges.judges[0].process.pid == pid  # only its worker was replaced
     assert both_verdicts() == (1.0, 0.0)
 
 
@@ -106,7 +107,7 @@ def test_a_judge_that_cannot_start_is_a_clear_error(monkeypatch, tmp_path):
 
 def test_the_calling_process_never_imports_the_libraries():
     code = (
-        "import sys; from verl_trgrpo.tasks import compute_score; light = 'verl_trgrpo.tasks.judge' not in sys.modules; "
+        "import sys; from verl_trgrpo.tasks import compute_score; light = 'verl_trgrpo.judge.judgment' not in sys.modules; "
         rf"assert compute_score('math', r'{RIGHT}', r'{GOLD}')['acc'] == 1.0; "
         "print(light, [name for name in ('sympy', 'mpmath', 'numpy', 'torch', 'verl', 'ray') if name in sys.modules])"
     )
@@ -133,7 +134,7 @@ def test_a_long_right_answer_is_as_far_from_the_limit_in_a_new_judge_as_later():
     """The work is counted in calls; a million of them are a small part of the limit."""
     code = f"""
 import sys
-from verl_trgrpo.tasks.math import formulas
+from verl_trgrpo.judge import formulas
 formulas.warm_up()
 for pair in {[[normalize(text) for text in pair] for pair in LONG.values()]!r}:
     for _ in range(2):
@@ -154,15 +155,15 @@ for pair in {[[normalize(text) for text in pair] for pair in LONG.values()]!r}:
 
 def test_the_verdict_does_not_depend_on_what_was_asked_before():
     first = [score_math(rf"\boxed{{{n}x+x}}", "4x").acc for n in range(1, 6)]
-    formula_judge.close()
+    formula_judges.close()
     again = [score_math(rf"\boxed{{{n}x+x}}", "4x").acc for n in range(5, 0, -1)]
     assert first == again[::-1] == [0.0, 0.0, 1.0, 0.0, 0.0]
 
 
 def test_a_verdict_is_kept_and_an_unknown_one_is_not():
-    formula_judge.close()
+    formula_judges.close()
     assert both_verdicts() == (1.0, 0.0)
-    pid = formula_judge.judges[0].process.pid
+    pid = formula_judges.judges[0].process.pid
     os.killpg(pid, signal.SIGSTOP)  # a stopped process does not answer
     try:
         assert both_verdicts() == (1.0, 0.0)

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from verl_trgrpo.tasks.math.equality import equal_answers
-from verl_trgrpo.tasks.math.numbers import Number, read_number
-from verl_trgrpo.tasks.math.spelling import enclosed, normalize, split_top_level
+from verl_trgrpo.judge.equality import equal_answers
+from verl_trgrpo.judge.numbers import Number, read_number
+from verl_trgrpo.judge.spelling import enclosed, normalize, split_top_level
 
 PROPERTY = settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 WHOLE = st.integers(0, 10**12)

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.tasks.math.expressions import Writer, differ, mutant, plain_text, random_tree, values_at_points
-from verl_trgrpo.tasks.math.equality import equal_answers
-from verl_trgrpo.tasks.math.formulas import same_formula
-from verl_trgrpo.tasks.math.language import LANGUAGE
-from verl_trgrpo.tasks.math.parser import UnreadableFormulaError
-from verl_trgrpo.tasks.math.spelling import normalize
+from tests.judge.expressions import Writer, differ, mutant, plain_text, random_tree, values_at_points
+from verl_trgrpo.judge.equality import equal_answers
+from verl_trgrpo.judge.formulas import same_formula
+from verl_trgrpo.judge.language import LANGUAGE
+from verl_trgrpo.judge.parser import UnreadableFormulaError
+from verl_trgrpo.judge.spelling import normalize
 
-DOCS = Path(__file__).parents[3] / "docs/math_reward.md"
+DOCS = Path(__file__).parents[2] / "docs/math_reward.md"
 
 
 def verdict(gold, answer):

@@ -9,8 +9,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.tasks.work import work
+from verl_trgrpo.judge.answer_form import REASONING_MARKS
 from verl_trgrpo.tasks import compute_score
-from verl_trgrpo.tasks.answer_form import REASONING_MARKS
 from verl_trgrpo.tasks.math.reward import score_math
 
 FRAGMENTS = (
