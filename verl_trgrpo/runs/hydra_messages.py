@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection
 
+from verl_trgrpo.common.import_path import EXTERNAL_MODULES
 from verl_trgrpo.common.text import did_you_mean
 from verl_trgrpo.runs.other_methods import OTHER_METHODS
 
@@ -32,7 +33,7 @@ _MESSAGES = {
 OF_WEIGHTS = ("shaping", "normalize")
 _OWN_SHAPING = (
     "; for a shaping of your own write shaping=custom actor_rollout_ref.actor.policy_loss.shaping.name={option}, with its module "
-    "in VERL_USE_EXTERNAL_MODULES"
+    f"in {EXTERNAL_MODULES}"
 )
 # Options by other names.
 _ALIASES = {"gpu": "accelerator", "cuda": "accelerator"}
