@@ -106,7 +106,7 @@ def running_judges():
     found = []
     for process in psutil.process_iter(["cmdline", "environ", "status"]):
         facts = process.info
-        if MARK in (facts["environ"] or ()) and "verl_trgrpo.common.sandbox" in (facts["cmdline"] or ()):
+        if MARK in (facts["environ"] or ()) and "verl_trgrpo.common.sandbox" in " ".join(facts["cmdline"] or ()):
             found += [process.pid] if facts["status"] != psutil.STATUS_ZOMBIE else []
     return found
 

@@ -98,7 +98,7 @@ def test_a_comparison_is_stopped_at_its_limit_and_reported():
 
 def test_a_judge_that_cannot_start_is_a_clear_error(monkeypatch, tmp_path):
     (tmp_path / "mpmath.py").write_text("raise ImportError('no such library here')")
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.syspath_prepend(str(tmp_path))
     client = Sandbox(FUNCTION)
     with pytest.raises(RuntimeError, match="cannot start: ImportError: no such library here"):
         client.ask("x", "y", limit=1.0)
