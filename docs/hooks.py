@@ -11,7 +11,7 @@ logger = logging.getLogger("mkdocs.hooks.links")
 
 
 def on_page_markdown(markdown: str, page: Any, config: Any, **_: Any) -> str:
-    """Send ``[text](../file)`` and links to folders to the repository, or turn them into text while its address is not known.
+    """Send ``[text](../file)`` and links to folders to the repository, or name the file while its address is not known.
 
     The files have to exist.
     """
@@ -24,7 +24,8 @@ def on_page_markdown(markdown: str, page: Any, config: Any, **_: Any) -> str:
         if not place.exists():
             logger.warning("%s: %s does not exist", page.file.src_uri, link[2])
         if not config.repo_url or not place.is_relative_to(ROOT):
-            return link[1]
+            shown = str(place.relative_to(ROOT)) if place.is_relative_to(ROOT) else path
+            return link[1] if shown in link[1] else f"{link[1]} (`{shown}`)"
         address = f"{config.repo_url.rstrip('/')}/blob/HEAD/{place.relative_to(ROOT)}"
         return f"[{link[1]}]({address}{'#' + anchor if anchor else ''})"
 
