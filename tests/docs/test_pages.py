@@ -19,6 +19,18 @@ def test_the_first_page_is_short():
     assert len((DOCS.parent / "README.md").read_text().splitlines()) <= 100
 
 
+@pytest.mark.parametrize("command", ["make quickstart", "make test"])
+def test_the_first_page_names_both_commands_with_what_they_do_and_how_long(command):
+    [(what, time)] = re.findall(rf"^{command} +# (.+): (.+)$", (DOCS.parent / "README.md").read_text(), re.MULTILINE)
+    assert len(what.split()) > 5 and re.search(r"hour|minutes", time)
+
+
+@pytest.mark.parametrize("folder", ["recipes", "data_prep", "tests"])
+def test_the_first_page_names_the_folders_that_a_user_looks_for(folder):
+    readme = (DOCS.parent / "README.md").read_text()
+    assert re.search(rf"^\| `{folder}/` \| .{{20,}} \|$", readme, re.MULTILINE) and (DOCS.parent / folder).is_dir()
+
+
 @pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md"])
 def test_links_of_pages_outside_the_site_lead_somewhere(page):
     links = re.findall(r"\]\((?!https?://)([^)#]+)", (DOCS.parent / page).read_text())
