@@ -1,0 +1,119 @@
+"""Every command of the pages is one that can be typed: its program exists, and its options are read."""
+
+import re
+import shlex
+from pathlib import Path
+from typing import get_type_hints
+
+import pytest
+
+from verl_trgrpo.cli import main as cli
+from verl_trgrpo.common.options import parse_options
+from verl_trgrpo.tasks.registry import known_builders
+from verl_trgrpo.tasks.task import imported
+
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+# Programs of others, and words of the shell.
+OTHERS = {
+    "git", "pip", "docker", "sbatch", "sky", "kubectl", "export", "source", "hf", "cosmic-ray", "pre-commit", "ray", "mkdir",
+    "tensorboard", "mlflow", "wandb", "uv", "torchrun", "nvidia-smi", "cd", "srun", "helm", "cr-report", "cr-filter-operators",
+    "curl",
+}  # fmt: skip
+
+
+def command_lines(text):
+    """The logical lines of the shell blocks of a page, without comments, assignments in front and substitutions."""
+    for block in re.findall(r"^```bash\n(.*?)^```", text, re.DOTALL | re.MULTILINE):
+        for line in block.replace("\\\n", " ").splitlines():
+            words = shlex.split(line.removesuffix("; done"), comments=True)
+            words = words[words.index("do") + 1 :] if "do" in words else words
+            if re.match(r"[A-Z_]+=\$\(", line):  # the output of a program of the page
+                continue
+            while words and re.match(r"[A-Z_]+=", words[0]):
+                words = words[1:]
+            for end in ("|", ">", "&", "&&", ";", "2>&1"):
+                words = words[: words.index(end)] if end in words else words
+            if words:
+                yield words
+
+
+def problem(words):
+    """What is wrong with a command; "" if nothing is."""
+    program, *rest = words
+    program = program.removeprefix(".venv/bin/")
+    if program in ("...", "done") or "=" in program:  # the rest of somebody's own command, or overrides alone
+        return "" if all("=" in word or word.startswith("--") for word in rest) else "not overrides"
+    if program == "verl-trgrpo":
+        return of_command(rest)
+    if program == "make":
+        targets = [word for word in rest if "=" not in word and not word.startswith("-")]
+        makefile = (ROOT / "Makefile").read_text()
+        return "; ".join(f"no target {target}" for target in targets if f"\n{target}:" not in makefile)
+    if program in ("python", "python3"):
+        return of_python(rest)
+    if program == "bash":
+        return "" if rest[0] == "SCRIPT.sh" or (ROOT / rest[0]).is_file() else f"no script {rest[0]}"
+    return "" if program in OTHERS else f"{program} is not known"
+
+
+def of_python(words):
+    if words[0] == "-m":
+        module = words[1]
+        own = module.split(".")[0] in (
+            "verl_trgrpo",
+            "studies",
+            "examples",
+            "tests",
+            "data_prep",
+            "recipes",
+            "benchmarks",
+        )
+        found = [ROOT / f"{module.replace('.', '/')}{end}" for end in (".py", "/__main__.py", "/__init__.py")]
+        return "" if not own or any(path.is_file() for path in found) else f"no module {module}"
+    return "" if words[0] in ("-c", "make_raw.py") or (ROOT / words[0]).is_file() else f"no program {words[0]}"
+
+
+def of_command(words):
+    summaries = cli.commands()
+    name = next((" ".join(words[:n]) for n in (3, 2, 1) if " ".join(words[:n]) in summaries), None)
+    if name is None:
+        return "" if words in (["--help"], ["--version"]) else f"no command {' '.join(words[:2])}"
+    parent = "data build" if name.startswith("data build") else name
+    module, _, function_name = cli.COMMANDS[parent][0].partition(".")
+    function = getattr(__import__(f"verl_trgrpo.cli.{module}", fromlist=["x"]), function_name)
+    options_class = get_type_hints(function).get("options")
+    if parent == "data build":
+        builder = known_builders()[name.removeprefix("data build ")]
+        options_class = get_type_hints(imported(builder.function))["options"]
+    rest = words[len(name.split()) :]
+    if options_class is None or rest == ["--help"]:
+        return ""
+    try:
+        parse_options(options_class, name, "", rest)
+    except SystemExit as error:
+        return f"exit code {error.code}"
+    except ValueError as error:
+        # A file that is only on the reader's machine.
+        return (
+            "" if re.search(r"not exist|not a file|no such|not a directory|is not a", str(error), re.I) else str(error)
+        )
+    return ""
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_commands_can_be_typed(page):
+    found = {" ".join(words): problem(words) for words in command_lines(page.read_text())}
+    assert {line: why for line, why in found.items() if why} == {}
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "verl-trgrpo vaildate mine.yaml", "verl-trgrpo eval --modle x", "make quikstart", "python docs/nowhere.py",
+        "python -m studies.nowhere", "bash nowhere.sh", "nonsense",
+    ],
+)  # fmt: skip
+def test_a_command_that_cannot_be_typed_is_seen(line, capsys):
+    [words] = command_lines(f"```bash\n{line}  # a comment\n```\n")
+    assert problem(words)
