@@ -1,6 +1,6 @@
 """Draws docs/quickstart.png: the accuracy of a run of the quickstart, and one answer before and after.
 
-The prompt is the one whose two answers are shortest together, of those that were answered wrongly before and rightly after.
+Of the puzzles that were answered wrongly before and rightly after, the one whose answer after training has the median length.
 Run, from a checkout:
   make quickstart seed=0
   python docs/plot_quickstart.py runs/quickstart/tr_grpo-seed0
@@ -9,6 +9,7 @@ Run, from a checkout:
 from __future__ import annotations
 
 import argparse
+import re
 import textwrap
 from pathlib import Path
 
@@ -30,16 +31,25 @@ def draw(run: Path, path: Path) -> None:
     from matplotlib.patches import FancyBboxPatch
 
     from verl_trgrpo.compare.page import read_samples
-    from verl_trgrpo.runs.metrics import MetricsLog
+    from verl_trgrpo.runs.metrics import read_run
 
     samples = read_samples(run / "validation", most=10**6)
     better = [pair for pair in samples.pairs if pair.kind == "wrong to right"] if samples else []
     if not samples or not better:
-        raise ValueError(f"{run}: no prompt was answered wrongly before and rightly after; give a finished run of the quickstart")
-    pair = min(better, key=lambda pair: (len(pair.before.text + pair.after.text), pair.after.prompt))
-    parts = [(f"before training: {pair.before.verdict}", WRONG, wrapped(pair.before.text))]
-    parts += [(f"after {samples.last} steps: {pair.after.verdict}", RIGHT, wrapped(pair.after.text))]
-    steps = [(step.number, step.accuracy) for step in MetricsLog(run).read() if step.accuracy is not None]
+        raise ValueError(
+            f"{run}: no prompt was answered wrongly before and rightly after; give a finished run of the quickstart"
+        )
+    pair = sorted(better, key=lambda pair: (len(pair.after.text), pair.after.prompt))[len(better) // 2]
+    parts = [
+        (
+            "a puzzle",
+            DARK,
+            wrapped(re.sub(r"<\|im_(start|end)\|>\w*|^(user|assistant)$", "", pair.after.prompt, flags=re.M)),
+        ),
+        (f"before training: {pair.before.verdict}", WRONG, wrapped(pair.before.text)),
+        (f"after {samples.last} steps: {pair.after.verdict}", RIGHT, wrapped(pair.after.text)),
+    ]
+    steps = [(step.number, step.accuracy) for step in read_run(run).line if step.accuracy is not None]
 
     text_width = COLUMNS * CHARACTER + 0.3
     height = sum(len(lines) + 2.6 for *_, lines in parts) * LINE + 0.2
@@ -47,9 +57,10 @@ def draw(run: Path, path: Path) -> None:
     left = 3.9 / (3.9 + text_width)
     curve = figure.add_axes((0.12 * left * 1.6, 0.62 / height, 0.76 * left, 1 - 1.1 / height))
     curve.plot(*zip(*steps, strict=True), marker="o", color="#4292c6", clip_on=False)
-    curve.set(xlabel="step", ylabel="accuracy on held-out puzzles", ylim=(0, 1), title=f"{len(samples.pairs)} puzzles")
-    for number, value in (steps[0], steps[-1]):
-        curve.annotate(f"{value:.2f}", (number, value), (0, -14), textcoords="offset points", ha="center", color=DARK)
+    curve.set(xlabel="step", ylabel="accuracy", ylim=(0, 1), xticks=[number for number, _ in steps])
+    curve.set_title(f"{len(samples.pairs)} held-out puzzles", fontsize=10)
+    for (number, value), side in ((steps[0], "left"), (steps[-1], "right")):
+        curve.annotate(f"{value:.2f}", (number, value), (0, -14), textcoords="offset points", ha=side, color=DARK)
     curve.spines[["top", "right"]].set_visible(False)
     page = figure.add_axes((left, 0, 1 - left, 1), xlim=(0, text_width), ylim=(height, 0))
     page.set_axis_off()
