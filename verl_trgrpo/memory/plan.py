@@ -266,5 +266,8 @@ class Plan:
         yield "offloaded weights", cards * self.weights * (setup.param_offload or setup.offload_policy)
         yield "offloaded states", cards * self.states_size * (setup.optimizer_offload or setup.offload_policy)
         yield "reference", cards * setup.ref_bytes * self.shape.parameters / setup.shards / GIB * reference
-        yield "sleeping engine", cards * _HALF * self.shape.parameters / setup.tensor_parallel / GIB * (setup.lora_rank > 0)
+        yield (
+            "sleeping engine",
+            cards * _HALF * self.shape.parameters / setup.tensor_parallel / GIB * (setup.lora_rank > 0),
+        )
         yield "checkpoint", cards * (self.weights + self.states_size) * setup.saves

@@ -88,7 +88,9 @@ def model_shape(config: Mapping[str, Any]) -> ModelShape:
     except UnknownModelError:
         raise
     except Exception as error:  # whatever transformers and torch raise for a shape that they do not know
-        raise UnknownModelError(f"transformers and torch cannot build the model of its config.json ({error})") from error
+        raise UnknownModelError(
+            f"transformers and torch cannot build the model of its config.json ({error})"
+        ) from error
 
 
 class _quiet:  # noqa: N801  # a context
@@ -222,7 +224,9 @@ def head_bytes(entropy: str, compiled: bool, flash: bool, grad: bool, scaled: bo
         def run(_: Callable[[], int]) -> None:
             first = source @ rows
             logits = first / torch.ones(tokens, 1, dtype=torch.bfloat16) if scaled else first
-            together = flash and compiled and entropy == "trained"  # two gradients, the second added to the first in place
+            together = (
+                flash and compiled and entropy == "trained"
+            )  # two gradients, the second added to the first in place
             extra = None
             if entropy and not together:
                 extra = _OneRead.apply(logits, 1) if compiled else _entropy(logits)

@@ -126,7 +126,7 @@ def _changes(plan: Plan, name: str) -> Iterator[tuple[str, Any, Setup]]:
     if name in ("engine start", "rollout", "weight sync", "log-probabilities", "reference"):
         for field, full in offloads:
             if not getattr(setup, field):
-                yield full, True, replace(setup, **{field: True})
+                yield full, True, _with(setup, field, True)
     if name in ("cache", "weight sync"):
         for size in (2, 4, 8):
             if setup.tensor_parallel < size <= setup.cards_of_a_node and not setup.cards % size:
@@ -154,6 +154,10 @@ _SECTIONS = {
 }
 
 
+def _with(setup: Setup, field: str, value: Any) -> Setup:
+    return replace(setup, **{field: value})
+
+
 def _smaller(setup: Setup, batch: str) -> Iterator[tuple[str, int, Setup]]:
     """Yield smaller micro-batches, halved as often as they hold the longest sequence, or one response."""
     section, tokens, responses = _SECTIONS[batch]
@@ -162,7 +166,7 @@ def _smaller(setup: Setup, batch: str) -> Iterator[tuple[str, int, Setup]]:
     packed, several = size.packed, size.responses
     while packed and packed // 2 >= least:
         packed //= 2
-        yield f"{section}.{tokens}", packed, replace(setup, **{batch: MicroBatch(packed, None)})
+        yield f"{section}.{tokens}", packed, _with(setup, batch, MicroBatch(packed, None))
     while several and several > 1:
         several //= 2
-        yield f"{section}.{responses}", several, replace(setup, **{batch: MicroBatch(None, several)})
+        yield f"{section}.{responses}", several, _with(setup, batch, MicroBatch(None, several))
