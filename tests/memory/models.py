@@ -19,8 +19,9 @@ A = "actor_rollout_ref"
 # 7B on four cards of 80 GB, whole responses packed.
 USUAL = (
     "algorithm.adv_estimator=grpo", "trainer.n_gpus_per_node=4", "trainer.save_freq=10", "data.train_batch_size=64",
-    "data.max_prompt_length=1024", "data.max_response_length=3072", f"{A}.rollout.n=8", f"{A}.rollout.name=vllm", f"{A}.rollout.max_model_len=4096",
-    f"{A}.rollout.tensor_model_parallel_size=1", f"{A}.rollout.gpu_memory_utilization=0.5", f"{A}.actor.ppo_mini_batch_size=64",
+    "data.max_prompt_length=1024", "data.max_response_length=3072", f"{A}.rollout.n=8", f"{A}.rollout.name=vllm",
+    f"{A}.rollout.max_model_len=4096", f"{A}.rollout.tensor_model_parallel_size=1",
+    f"{A}.rollout.gpu_memory_utilization=0.5", f"{A}.actor.ppo_mini_batch_size=64",
     f"{A}.actor.use_dynamic_bsz=true", f"{A}.actor.ppo_max_token_len_per_gpu=16384",
 )  # fmt: skip
 shape_of = functools.cache(lambda name: model_shape(MODELS[name]))

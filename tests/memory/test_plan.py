@@ -5,7 +5,7 @@ import math
 import pytest
 
 from tests.memory.models import A, plan, setup, totals
-from verl_trgrpo.memory.constants import ASLEEP, CARD, COMMUNICATION, CONTEXT, GRAPHS, TABLE
+from verl_trgrpo.memory.constants import ASLEEP, CARD, COMMUNICATION, CONSTANTS, CONTEXT, GRAPHS
 from verl_trgrpo.memory.setup import MicroBatch
 from verl_trgrpo.memory.shape import UnknownModelError
 
@@ -119,7 +119,7 @@ def test_tokens_of_a_micro_batch():
 
 
 def test_constants_have_source_and_error():
-    for name, constant in TABLE.items():
+    for name, constant in CONSTANTS.items():
         assert constant.source and constant.unit and 0 <= constant.error <= constant.value, name
         assert math.isfinite(constant.value)
 

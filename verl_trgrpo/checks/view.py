@@ -24,7 +24,7 @@ from verl_trgrpo.runs.run_directory import is_finished
 from verl_trgrpo.verl_plugin.loss_names import VERLS_NAMES
 
 if TYPE_CHECKING:
-    from verl_trgrpo.memory.run import Answer
+    from verl_trgrpo.memory.run import MemoryAnswer
 
 TRAINING = "data.train_files"
 DATA = (TRAINING, "data.val_files")
@@ -127,11 +127,11 @@ class RunView:
         return defaultdict(lambda: None, {name: value for name, value in figures.items() if isinstance(value, int)})
 
     @cached_property
-    def memory(self) -> Answer:
+    def memory(self) -> MemoryAnswer:
         """Return whether the run fits on its cards. Imports torch and transformers."""
-        from verl_trgrpo.memory.run import answer
+        from verl_trgrpo.memory.run import memory_answer
 
-        return answer(self.config, self.gpu_gb, self.has_reference, self.needs_critic)
+        return memory_answer(self.config, self.gpu_gb, self.has_reference, self.needs_critic)
 
     @property
     def data_set(self) -> str | None:

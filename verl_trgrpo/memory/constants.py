@@ -52,4 +52,4 @@ QUARTER = Constant(
     "recipes of this project allow four to eight times the mean length that their sources report at the start",
 )  # fmt: skip
 # All constants, for the page and its test.
-TABLE = {name: each for name, each in dict(globals()).items() if isinstance(each, Constant)}
+CONSTANTS = {name: each for name, each in dict(globals()).items() if isinstance(each, Constant)}

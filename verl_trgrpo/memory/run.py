@@ -16,7 +16,7 @@ from verl_trgrpo.memory.constants import CARD, PLAN
 from verl_trgrpo.memory.plan import Plan
 from verl_trgrpo.memory.setup import setup_of
 from verl_trgrpo.memory.shape import UnknownModelError, model_shape, optimizer_bytes
-from verl_trgrpo.memory.verdict import NOT_KNOWN, Verdict, judge, short
+from verl_trgrpo.memory.verdict import NOT_KNOWN, MemoryVerdict, memory_verdict, short_mean
 from verl_trgrpo.runs.keys import ACTOR, MODEL, MODEL_PATH, selected
 
 # Of a card, where neither the command nor the machine says another.
@@ -26,7 +26,7 @@ _WRITTEN = 4
 
 
 @dataclass(frozen=True)
-class Answer:
+class MemoryAnswer:
     """Whether a run fits.
 
     Args:
@@ -37,7 +37,7 @@ class Answer:
     """
 
     plan: Plan | None
-    verdict: Verdict | None
+    verdict: MemoryVerdict | None
     reason: str
     card: str
 
@@ -53,7 +53,7 @@ class Answer:
         yield self.line
 
 
-def answer(config: DictConfig, gpu_gb: float | None, has_reference: bool, needs_critic: bool) -> Answer:
+def memory_answer(config: DictConfig, gpu_gb: float | None, has_reference: bool, needs_critic: bool) -> MemoryAnswer:
     """Return whether a run fits on cards of `gpu_gb`; None: on this machine's, or on those of 80 GB where it has none."""
     here = card_here() if gpu_gb is None else None
     gb = gpu_gb or here or _USUAL_GB
@@ -62,8 +62,8 @@ def answer(config: DictConfig, gpu_gb: float | None, has_reference: bool, needs_
         setup = setup_of(lambda key: selected(config, key), has_reference, needs_critic)
         plan = Plan(model_shape(model_config(config)), setup, gb, _optimizer(config))
     except UnknownModelError as error:
-        return Answer(None, None, str(error), card)
-    return Answer(plan, judge(plan), "", card)
+        return MemoryAnswer(None, None, str(error), card)
+    return MemoryAnswer(plan, memory_verdict(plan), "", card)
 
 
 def model_config(config: DictConfig) -> Mapping[str, Any]:
@@ -123,10 +123,10 @@ def card_here() -> float | None:
 
 def plan_lines(plan: Plan, card: str) -> Iterator[str]:
     """Yield the table of a plan: for each phase its GiB with short and with the allowed lengths, its share, its terms."""
-    few, many = plan.at(short(plan.setup)), plan.at(plan.setup.longest)
+    few, many = plan.at(short_mean(plan.setup)), plan.at(plan.setup.longest)
     tightest = max(many, key=lambda phase: phase.share).name
     yield (
-        f"GiB of {plan.card:.1f} on a card of {plan.gb:.0f} GB ({card}), at a mean of {short(plan.setup):.0f} and of "
+        f"GiB of {plan.card:.1f} on a card of {plan.gb:.0f} GB ({card}), at a mean of {short_mean(plan.setup):.0f} and of "
         f"{plan.setup.longest} tokens of prompt and response; veRL 0.9.1, error {PLAN.value:.0%} of a card until measured"
     )
     for first, last in zip(few, many, strict=True):

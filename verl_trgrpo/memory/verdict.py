@@ -15,7 +15,7 @@ FITS, DEPENDS, DOES_NOT, NOT_KNOWN = "fits", "depends on response length", "does
 
 
 @dataclass(frozen=True)
-class Verdict:
+class MemoryVerdict:
     """Whether a run fits.
 
     Args:
@@ -37,37 +37,37 @@ class Verdict:
         return f"memory plan: {self.kind}" + (f" ({more})" if more else "")
 
 
-def short(setup: Setup) -> float:
+def short_mean(setup: Setup) -> float:
     """Return the mean length of prompt and response where responses are short."""
     return QUARTER.value * setup.longest
 
 
-def judge(plan: Plan) -> Verdict:
+def memory_verdict(plan: Plan) -> MemoryVerdict:
     """Return whether a run fits at all lengths, at none, or up to a mean length.
 
     A phase fits if it does so by more than its error. It fails only beyond the error of the whole plan, because that stops a run.
     In between nothing is claimed.
     """
     setup = plan.setup
-    few, many = ({phase.name: phase for phase in plan.at(mean)} for mean in (short(setup), setup.longest))
+    few, many = ({phase.name: phase for phase in plan.at(mean)} for mean in (short_mean(setup), setup.longest))
     tightest = max(many.values(), key=lambda phase: phase.share)
     failing = [name for name in many if all(_fails(each[name]) for each in (few, many))]
     if failing:
         worst = max((many[name] for name in failing), key=lambda phase: phase.share)
         reason = f"{worst.name} takes {_percent(worst)}"
-        return Verdict(DOES_NOT, worst, reason, remedy(plan, worst.name) or "")
+        return MemoryVerdict(DOES_NOT, worst, reason, remedy(plan, worst.name) or "")
     if crossing := [name for name in many if (few[name].share > 1) != (many[name].share > 1)]:
         breaks = {name: _breaking(plan, name, few[name].share > 1) for name in crossing}
         first = min(breaks, key=lambda name: breaks[name])
         beyond = "below" if few[first].share > 1 else "above"
         reason = f"{first} breaks {beyond} a mean of {breaks[first]} tokens of prompt and response"
-        return Verdict(DEPENDS, many[first], reason, remedy(plan, first) or "")
+        return MemoryVerdict(DEPENDS, many[first], reason, remedy(plan, first) or "")
     close = [phase for each in (few, many) for phase in each.values() if not _holds(phase)]
     if close:
         worst = max(close, key=lambda phase: phase.share)
         reason = f"{worst.name} takes {_percent(worst)}, and the plan's error is {worst.error / worst.limit:.0%}"
-        return Verdict(NOT_KNOWN, worst, reason, remedy(plan, worst.name) or "")
-    return Verdict(FITS, tightest)
+        return MemoryVerdict(NOT_KNOWN, worst, reason, remedy(plan, worst.name) or "")
+    return MemoryVerdict(FITS, tightest)
 
 
 def _fails(phase: Phase) -> bool:
@@ -85,7 +85,7 @@ def _percent(phase: Phase) -> str:
 
 def _breaking(plan: Plan, name: str, falls: bool) -> int:
     """Return the mean length at which a phase takes the whole card, to one token."""
-    low, high = short(plan.setup), float(plan.setup.longest)
+    low, high = short_mean(plan.setup), float(plan.setup.longest)
     while high - low > 1:
         middle = (low + high) / 2
         over = next(phase for phase in plan.at(middle) if phase.name == name).share > 1
@@ -97,7 +97,7 @@ def remedy(plan: Plan, name: str) -> str | None:
     """Return the first setting, ``KEY=VALUE``, with which no phase fails, of those that act in a phase; None if none does."""
     for key, value, setup in _changes(plan, name):
         changed = replace(plan, setup=setup)
-        phases = [phase for mean in (short(setup), setup.longest) for phase in changed.at(mean)]
+        phases = [phase for mean in (short_mean(setup), setup.longest) for phase in changed.at(mean)]
         if all(phase.share <= 1 for phase in phases):
             return f"{key}={_written(value)}"
     return None
