@@ -18,7 +18,7 @@ PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").r
 OTHERS = {
     "git", "pip", "docker", "sbatch", "sky", "kubectl", "export", "source", "hf", "cosmic-ray", "pre-commit", "ray", "mkdir",
     "tensorboard", "mlflow", "wandb", "uv", "torchrun", "nvidia-smi", "cd", "srun", "helm", "cr-report", "cr-filter-operators",
-    "curl",
+    "curl", "xz",
 }  # fmt: skip
 
 
