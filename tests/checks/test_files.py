@@ -50,13 +50,14 @@ def test_a_pattern_stands_for_the_files_that_verl_reads(sound_run, tmp_path):
     """`datasets` opens the same files for the same name, with as many rows."""
     import datasets
 
+    folder = tmp_path / "of patterns"  # the run's own files lie beside it
     for name in ("b/two.parquet", "a/one.parquet", "a/.hidden.parquet", "a/not.txt"):
-        (tmp_path / name).parent.mkdir(exist_ok=True)
-        write(tmp_path / name, [row(truth("1")), row(truth("2"))])
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        write(folder / name, [row(truth("1")), row(truth("2"))])
     for pattern in ("*/*.parquet", "**/*.parquet", "a/on?.parquet", "[ab]/[a-z]*.parquet"):
-        view = view_of(sound_run, f"data.train_files='{tmp_path}/{pattern}'")
+        view = view_of(sound_run, f"data.train_files='{folder}/{pattern}'")
         assert missing_files(view) == [], pattern
-        read = datasets.load_dataset("parquet", data_files=f"{tmp_path}/{pattern}", cache_dir=str(tmp_path / "cache"))[
+        read = datasets.load_dataset("parquet", data_files=f"{folder}/{pattern}", cache_dir=str(tmp_path / "cache"))[
             "train"
         ]
         assert view.complete("data.train_files") and view.rows == len(read), pattern
