@@ -12,6 +12,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from verl_trgrpo.common.text import nearest_key
 from verl_trgrpo.runs.keys import ADDED, OLD_SECTIONS, flat, place_of, selected
+from verl_trgrpo.runs.readers import has_reader
 
 _KEY = re.compile(r"(?P<sign>\+\+|\+|~)?(?P<key>[^=]*)")
 _INNER_OVERRIDE = re.compile(r"([+~]+[A-Za-z_][\w./]*|[A-Za-z_]\w*(\.\w+)+|algorithm|platform|shaping)=")
@@ -148,10 +149,11 @@ def setting_problems(config: DictConfig, words: Sequence[str], groups: Collectio
             continue
         OmegaConf.set_struct(config, not (each.is_add() or each.is_force_add()))
         for leaf, part in flat({key: value}).items():
-            plus = f" (+{leaf}=... adds it)" if can_be_added(config, leaf, groups) and not place_of(leaf) else ""
             try:
                 OmegaConf.update(config, leaf, part, merge=True)
             except (OmegaConfBaseException, ValueError):  # a ValueError for a name in a list
+                read = can_be_added(config, leaf, groups) and not place_of(leaf) and has_reader(config, leaf)
+                plus = f" (+{leaf}=... adds it)" if read else ""
                 meant = _meant(leaf, known) or ("" if plus else "leave this word out")
                 messages.append(f"{leaf}: unknown key{'; ' if meant else ''}{meant}{plus}")
     return messages
