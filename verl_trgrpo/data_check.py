@@ -43,7 +43,7 @@ from verl_trgrpo.data.verl_files import (
     concatenation_findings,
     open_as_verl,
 )
-from verl_trgrpo.tasks.answer_form import asked_form
+from verl_trgrpo.judge.answer_form import asked_form
 from verl_trgrpo.tasks.ground_truths import LITERAL_GOLDS, accepts, literal_findings, reward_findings
 from verl_trgrpo.tasks.registry import (
     default_reward_problem,

@@ -18,10 +18,9 @@ from verl_trgrpo.common.files import open_plain
 from verl_trgrpo.common.progress import Progress, guarded_children
 from verl_trgrpo.common.text import first_line
 from verl_trgrpo.data.prompts import RolloutPrompts, close_sandbox, context_of
-from verl_trgrpo.data.rows import Row
+from verl_trgrpo.data.rows import CUT_OFF, THINKING_OPENED, Row
 from verl_trgrpo.evaluation.options import EvalOptions
 from verl_trgrpo.evaluation.response_store import Response, ResponseStore
-from verl_trgrpo.tasks.answer_form import CUT_OFF, THINKING_OPENED
 from verl_trgrpo.tasks.registry import known_agent_loops
 from verl_trgrpo.tasks.task import AgentLoop, imported
 

@@ -10,18 +10,12 @@ from typing import Any
 
 from verl_trgrpo.common.findings import Finding, Level
 from verl_trgrpo.common.text import first_line, shorten
-from verl_trgrpo.data.rows import RawRow, contains, extra_info_of, ground_truth_of, listed, truth_findings
+from verl_trgrpo.data.rows import RawRow, contains, extra_info_of, ground_truth_of, truth_findings
+from verl_trgrpo.judge.answer_form import ANSWER_FORMS, AnswerForm, asked_form, prompt_text, read_answer, state_answer
+from verl_trgrpo.judge.golds import listed
 from verl_trgrpo.tasks import has_reward, reference_response_of, score_response
-from verl_trgrpo.tasks.answer_form import (
-    ANSWER_FORMS,
-    AnswerForm,
-    asked_form,
-    prompt_text,
-    read_answer,
-    reward_input,
-    state_answer,
-)
 from verl_trgrpo.tasks.registry import alternatives_of, guessed_reward, mismatch_of, unknown_source
+from verl_trgrpo.tasks.reward_input import reward_input
 
 LITERAL_GOLDS = "literal golds"
 """The check that asks with a wrong answer whether the reward understands a ground truth that it takes as it is written."""
