@@ -6,6 +6,7 @@ import importlib
 import importlib.metadata
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from fnmatch import fnmatch
 from functools import cache
 from typing import Annotated, Any, get_origin
@@ -152,11 +153,12 @@ def key_findings(view: RunView) -> list[Finding]:
     places += [group for group in groups if "@" not in group]
     moved, findings = _moved_findings(view.config, view.defaults), list[Finding]()
     for each in unread_keys(view.config, view.defaults):
-        if not each.fails and any(found.where.startswith(f"{each.key}.") for found in moved):
-            continue
         added = view.run.is_job or any(f"{key}.".startswith(f"{each.key}.") for key in view.run.added)
         on_purpose = added and can_be_added(view.defaults, each.key, groups)
-        findings.append(_unread_finding(each, places, on_purpose))
+        old = [found for found in moved if not each.fails and found.where.startswith(f"{each.key}.")]
+        findings += [replace(found, level=found.level if on_purpose else Level.ERROR) for found in old]
+        if not old:
+            findings.append(_unread_finding(each, places, on_purpose))
     below = tuple(f"{each.where}." for each in findings)
     return findings + [each for each in moved if not f"{each.where}.".startswith(below)]
 
