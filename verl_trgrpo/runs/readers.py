@@ -101,7 +101,8 @@ def unread_keys(config: DictConfig, defaults: DictConfig, on_path: str = "") -> 
 
 def has_reader(config: DictConfig, key: str) -> bool:
     """Return whether a key that is added to a configuration of groups alone would have a reader."""
-    added = OmegaConf.create(OmegaConf.to_container(config))
+    added = config.copy()
+    OmegaConf.set_struct(added, False)
     try:
         OmegaConf.update(added, key, "?", force_add=True)
     except (OmegaConfBaseException, TypeError, ValueError):  # a part of the key is a value, or a name in a list
@@ -116,7 +117,8 @@ def _unread_below(node: DictConfig, defaults: Any, prefix: str, owner: Any, on_p
         owner = located(str(target._value()))
         if not is_dataclass(owner):
             return  # a function, which checks its own arguments; or a class that cannot be imported here
-    hints, known = hints_of(owner), defaults if is_section(defaults) else {}
+    hints = hints_of(owner)
+    known: Any = defaults if is_section(defaults) else {}
     names = {"_target_", *map(str, known), *hints, *_arguments(section)}
     built = bool(hints) and f"{section}.".startswith(tuple(f"{each}." for each in BUILT))
     names |= set() if built else {*key_table()["read"].get(section, ())}
