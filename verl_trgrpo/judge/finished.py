@@ -32,7 +32,7 @@ from verl_trgrpo.judge.units import UNKNOWN, in_base_units
 Fault = Literal["restated", "unfinished", "unit"]
 
 _PERIODIC = re.compile(r"\\overline|\\bar|\\ldots|\.[0-9]*\([0-9]+\)")  # 0.\overline{3}; 0.(3)
-_FRACTION = re.compile(r"\\frac\{(-?[0-9]+)\}\{(-?[0-9]+)\}|([0-9]+)/(-?[0-9]+)")  # \frac{1}{2}; 1/2
+_FRACTION = re.compile(r"\\frac\{(-?[0-9]+)\}\{(-?[0-9]+)\}|(?<![0-9])([0-9]+)/(-?[0-9]+)")  # \frac{1}{2}; 1/2
 _MIXED = re.compile(r"[0-9] ?\\frac\{[0-9]+\}\{[0-9]+\}|[0-9] [0-9]+/[0-9]+")  # 1\frac{1}{2}
 _SUM_OF_MATRICES = re.compile(r"\\end\{[a-z]*matrix\} ?\)? ?[+-]")  # \end{pmatrix}+
 
