@@ -60,7 +60,14 @@ def draw(run: Path, path: Path) -> None:
     curve.set(xlabel="step", ylabel="accuracy", ylim=(0, 1), xticks=[number for number, _ in steps])
     curve.set_title(f"{len(samples.pairs)} held-out puzzles", fontsize=10)
     for (number, value), side in ((steps[0], "left"), (steps[-1], "right")):
-        curve.annotate(f"{value:.2f}", (number, value), (0, -14), textcoords="offset points", ha=side, color=DARK)
+        curve.annotate(
+            f"{value:.2f}",
+            (number, value),
+            (0, -14 if side == "left" else 8),
+            textcoords="offset points",
+            ha=side,
+            color=DARK,
+        )
     curve.spines[["top", "right"]].set_visible(False)
     page = figure.add_axes((left, 0, 1 - left, 1), xlim=(0, text_width), ylim=(height, 0))
     page.set_axis_off()
