@@ -16,7 +16,7 @@ from verl_trgrpo.cli.quickstart import QuickstartOptions, next_steps
 from verl_trgrpo.common.findings import InvalidInputError
 from verl_trgrpo.common.options import parse_options
 from verl_trgrpo.common.text import COMMAND_WORDS, typeable
-from verl_trgrpo.config import CONFIG_DIRECTORIES
+from verl_trgrpo.config import OWN_CONFIGS
 
 ROOT = Path(__file__).parents[2]
 BEGIN = re.compile(rf"(?<![\w/.-])verl-trgrpo (?:{'|'.join(COMMAND_WORDS)})\b")
@@ -80,7 +80,7 @@ def check_parses(command: str, monkeypatch) -> None:
     options = parsed.value.args[0]
     if hasattr(options, "configuration"):
         source, overrides = options.configuration()
-        if source.startswith("recipes/") or any((place / f"{source}.yaml").is_file() for place in CONFIG_DIRECTORIES):
+        if source.startswith("recipes/") or (OWN_CONFIGS / f"{source}.yaml").is_file():
             composed(overrides, ROOT / source if "/" in source else source)
         else:
             assert source in ("CONFIG", "FILE", "mine.yaml"), source

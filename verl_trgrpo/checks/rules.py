@@ -84,7 +84,7 @@ RULES = {
         "token weights use the probabilities at this temperature, and their constants were chosen for about 1 "
         "(docs/shapings.md); set <rollout.temperature>=1.0, or tune the constants of the shaping", asked=_WEIGHS_P),
     "remax_on_v1": _not_on_v1("remax", "the reward of a greedy response to each prompt", "use algorithm=rloo"),
-    "gdpo_on_v1": _not_on_v1("gdpo", "the parts of the reward", "use this project's algorithm=gdpo"),
+    "gdpo_on_v1": _not_on_v1("gdpo", "the parts of the reward", "use algorithm=gdpo of examples/more_methods"),
     "otb_on_v1": _not_on_v1("optimal_token_baseline", "the sums of squared probabilities", "use algorithm=opo"),
     "tir_otb_on_v1": _not_on_v1("tir_optimal_token_baseline", "the sums of squared probabilities", "use algorithm=opo"),
     "geo_mean_dynamic_batches": _Warning(
