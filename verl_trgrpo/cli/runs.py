@@ -12,7 +12,7 @@ import tyro
 from verl_trgrpo.common.findings import Level
 from verl_trgrpo.common.text import from_here, show
 from verl_trgrpo.runs.compose import DEFAULT_CONFIG
-from verl_trgrpo.runs.metrics import read_steps
+from verl_trgrpo.runs.metrics import read_run
 
 
 @dataclass(frozen=True)
@@ -75,15 +75,14 @@ def train_run(overrides: Sequence[str], source: str | Path, title: str | None = 
     outcome = run_training(overrides, source)
     from verl_trgrpo.compare.plots import plot_run  # imports matplotlib, which need not delay the start
     from verl_trgrpo.runs.health import judge
-    from verl_trgrpo.runs.metrics import MetricsLog
     from verl_trgrpo.runs.summary import summary_lines, weight_range
 
     run_dir = outcome.run_dir
-    steps = MetricsLog(run_dir).read()
+    steps, abandoned = read_run(run_dir)
     curves = "none: no step was logged"
     if steps:
         path = run_dir / "curves.png"
-        curves = str(from_here(plot_run(steps, path, title or run_dir.name, weight_range(run_dir))))
+        curves = str(from_here(plot_run(steps, path, title or run_dir.name, weight_range(run_dir), abandoned)))
     for line in summary_lines(steps):
         show(line)
     for finding in judge(steps):
@@ -172,13 +171,15 @@ def health(options: HealthOptions) -> int:
 
     if not options.path.exists():
         raise ValueError(f"{options.path} does not exist; name a run directory or a file of veRL's file logger")
-    steps = read_steps(options.path)
+    steps, abandoned = read_run(options.path)
     if not steps:
         raise ValueError(
             f"{options.path} holds no metrics; give a run directory with metrics-N.jsonl, or the file that veRL's logger "
             "`file` wrote (trainer.logger=[console,file], VERL_FILE_LOGGER_PATH)"
         )
     findings = judge(steps)
+    for branch in abandoned:
+        show(f"left    {branch.text}, before which the run went back")
     for finding in findings:
         state = (
             "note  " if finding.signal.note else "stands" if finding.stands else "lost  " if finding.lost else "over  "

@@ -101,6 +101,9 @@ def notes(arms: Mapping[str, Sequence[Run]], baseline: str, upto: int) -> list[s
         f"Not in the comparison, because they end before step {upto}": [
             f"{run.name} at {run.last_step}" for run in runs if run.last_step < upto
         ],
+        "Went back to an earlier checkpoint; what they left is grey in the curves and counts nowhere": [
+            f"{run.name} left {branch.text}" for run in runs for branch in run.abandoned
+        ],
         "Not finished": [run.name for run in runs if run.record.finished is False],
         f"Not paired, because {baseline} has no run with that seed": [
             run.name for run in runs if run.label != baseline and run.seed not in seeds

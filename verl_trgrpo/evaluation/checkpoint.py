@@ -20,7 +20,7 @@ from verl_trgrpo.common.text import as_markdown
 from verl_trgrpo.common.typed import Schema, Text, read_typed
 from verl_trgrpo.runs.checkpoints import checkpoints, latest_checkpoint, step_of, tracked_checkpoint
 from verl_trgrpo.runs.environment import accelerator_found, training_environment
-from verl_trgrpo.runs.metrics import MetricsLog
+from verl_trgrpo.runs.metrics import read_run
 from verl_trgrpo.runs.records import read_record
 from verl_trgrpo.runs.run_directory import TRAINING_DATA, base_model, read_config, run_settings, short_path
 from verl_trgrpo.runs.weights import MOST_BFLOAT16, NOT_WEIGHTS, broken_weights, largest_loaded, weight_files
@@ -217,7 +217,7 @@ def model_card(checkpoint: Path) -> str:
     """Build the card from the run's own record: base model, data, algorithm, validation accuracy, versions."""
     run_dir, step = checkpoint.parent, step_of(checkpoint)
     record, settings, base = read_record(run_dir), run_settings(run_dir), base_model(run_dir)
-    known = [found for found in MetricsLog(run_dir).read() if found.number <= step and found.accuracy is not None]
+    known = [found for found in read_run(run_dir, upto=step).line if found.accuracy is not None]
     accuracy = f"{known[-1].accuracy:.3f} (step {known[-1].number})" if known else "not recorded"
     made_with = [f"{name} {version}" for name, version in record.versions.items()]
     head = {"library_name": "transformers", "tags": ["verl-trgrpo", "reinforcement-learning"]}
