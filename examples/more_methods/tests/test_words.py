@@ -1,5 +1,9 @@
 """Each experiment is one word of the configuration, and nothing of it is there in a run that does not ask for it."""
 
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 from more_methods.multi_reward.advantages import ConstraintOptions, Cost
 from verl.utils.config import omega_conf_to_dataclass
@@ -50,3 +54,16 @@ def test_the_trainer_finds_the_estimator_before_it_builds_its_replay_buffer():
         "print('REMEMBERS', get_adv_estimator_fn('constrained_grpo').remembers)"
     )
     assert "REMEMBERS True" in printed.out
+
+
+def test_the_installed_program_knows_the_words_of_this_plugin_and_only_with_it(monkeypatch):
+    def validate():
+        words = ["validate", "kk_quickstart", "--no-files", "platform=cpu", "algorithm=gdpo", "agent=igrpo"]
+        program = Path(sys.executable).with_name("verl-trgrpo")
+        return subprocess.run([program, *words], capture_output=True, text=True, cwd="/", timeout=3600)
+
+    known = validate()
+    assert known.returncode == 0 and "no errors" in known.stdout, known
+    monkeypatch.delenv("PYTHONPATH")
+    unknown = validate()
+    assert unknown.returncode == 2 and "algorithm=gdpo: does not exist" in unknown.stderr, unknown
