@@ -52,6 +52,9 @@ CASES = {
     "dro_without_penalty":
         (["algorithm=dro", f"{ACTOR}.policy_loss.dro_beta=null"], f"{ACTOR}.policy_loss.loss_mode", ERROR, "dro_beta"),
     "group_of_one": ([f"{ROLLOUT}.n=1"], f"{ROLLOUT}.n", ERROR, "adv_estimator=grpo"),
+    "coefficient_beside_a_ratio": (
+        ["algorithm=grpo", "shaping=topr"], f"{ACTOR}.policy_loss.shaping.name", ERROR, "loss_mode=vanilla",
+    ),
     "dynamic_batches_differ": ([f"{ACTOR}.use_dynamic_bsz=true", f"{ROLLOUT}.log_prob_use_dynamic_bsz=false"],
      f"{ROLLOUT}.log_prob_use_dynamic_bsz", ERROR, "use_dynamic_bsz=true"),
     "attention_of_parts": (

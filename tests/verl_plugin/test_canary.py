@@ -10,8 +10,10 @@ import re
 from pathlib import Path
 
 import pytest
+import torch
 import verl
 from hydra import compose, initialize_config_module
+from verl.trainer.ppo.core_algos import kl_penalty
 from verl.utils.import_utils import load_class_from_fqn
 
 from verl_trgrpo.checks.settings import KNOWN_NAMES
@@ -316,3 +318,14 @@ def test_no_column_steers_what_verl_takes_from_a_row():
     known = {*RESERVED_COLUMNS, *_REPLACED, *OF_A_ROW}
     unknown = {key: file for key, file in taken.items() if key not in known}
     assert unknown == {}, f"veRL {verl.__version__} takes them from a row; see RESERVED_COLUMNS in data/verl_files.py"
+
+
+def test_the_unbiased_kl_has_the_value_of_k3_and_the_gradient_of_k2():
+    """docs/related_methods.md names kl_loss_type=low_var_kl+."""
+    log_prob = torch.linspace(-2, -0.1, 7, dtype=torch.float64).requires_grad_()
+    reference = torch.linspace(-0.2, -2, 7, dtype=torch.float64)
+    penalty = kl_penalty(log_prob, reference, "low_var_kl+")
+    difference = reference - log_prob.detach()
+    torch.testing.assert_close(penalty.detach(), difference.exp() - 1 - difference)
+    penalty.sum().backward()
+    torch.testing.assert_close(log_prob.grad, -difference)

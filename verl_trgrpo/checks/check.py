@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -46,6 +46,11 @@ class CheckReport:
     def ok(self) -> bool:
         """Return True if there are no errors."""
         return not self.messages(Level.ERROR)
+
+    def with_findings(self, more: Sequence[Finding]) -> CheckReport:
+        """Return the report with findings about where the configuration comes from."""
+        found = sorted([*more, *self.findings], key=lambda each: [*Level].index(each.level))
+        return replace(self, findings=tuple(found))
 
     def findings_text(self) -> str:
         """Return errors, warnings and what was not checked as separate lists, and a summary line."""

@@ -11,6 +11,7 @@ from functools import partial
 from verl_trgrpo.checks.tables import Rule
 from verl_trgrpo.checks.view import OWN_MANAGER, OWN_REWARDS
 from verl_trgrpo.common.findings import Level
+from verl_trgrpo.core.off_policy_shapings import COEFFICIENTS
 from verl_trgrpo.data.rows import CUT_OFF
 from verl_trgrpo.tasks.task import Score
 
@@ -101,6 +102,10 @@ RULES = {
         "rollout.n", f"algorithm.adv_estimator not in {_OF_GROUPS}",
         "{algorithm.adv_estimator} compares the responses of a group, and a group of one has none to compare; set <rollout.n>=5 "
         "or more", asked="rollout.n == 1"),
+    "coefficient_beside_a_ratio": Rule(
+        "loss.shaping.name", "loss.loss_mode in ('gpg', 'tr_gpg')",
+        "is the whole coefficient of A log p, and loss_mode={loss.loss_mode} multiplies by the ratio once more; set "
+        "<loss.loss_mode>=gpg, as algorithm=reinforce does", asked=f"loss.shaping.name in {COEFFICIENTS!r}"),
     "dynamic_batches_differ": Rule(
         "rollout.log_prob_use_dynamic_bsz", "rollout.log_prob_use_dynamic_bsz == actor.use_dynamic_bsz",
         "both must be equal; set <rollout.log_prob_use_dynamic_bsz>={= actor.use_dynamic_bsz}", asked="True"),
