@@ -13,7 +13,7 @@ from tests.fresh import run_fresh
 from tests.verl_plugin.test_registration import actor_of
 from verl_trgrpo.runs.compose import compose
 
-LOADED = "print('LOADED', sorted(name for name in sys.modules if name.startswith('more_methods.')))"
+LOADED = "print('LOADED', sorted(name for name in sys.modules if name.startswith(('more_methods.multi', 'more_methods.igrpo'))))"
 
 
 @pytest.mark.parametrize("stock", [False, True])
@@ -58,7 +58,15 @@ def test_the_trainer_finds_the_estimator_before_it_builds_its_replay_buffer():
 
 def test_the_installed_program_knows_the_words_of_this_plugin_and_only_with_it(monkeypatch):
     def validate():
-        words = ["validate", "kk_quickstart", "--no-files", "platform=cpu", "algorithm=gdpo", "agent=igrpo"]
+        words = [
+            "validate",
+            "kk_quickstart",
+            "--no-files",
+            "platform=cpu",
+            "algorithm=gdpo",
+            "agent=igrpo",
+            "actor_rollout_ref.rollout.n=8",
+        ]
         program = Path(sys.executable).with_name("verl-trgrpo")
         return subprocess.run([program, *words], capture_output=True, text=True, cwd="/", timeout=3600)
 
