@@ -384,11 +384,9 @@ def group_names(choices: Collection[str]) -> list[str]:
 
 
 def _configurations(folder: Path) -> list[str]:
-    """Return the names of the primary configurations that Hydra finds from a folder on."""
-    from hydra.core.object_type import ObjectType
-
+    """Return the names of the configurations and groups that Hydra finds from a folder on."""
     with _hydra(folder) as loader:
-        return loader.get_group_options("", ObjectType.CONFIG)
+        return loader.get_group_options("", results_filter=None)
 
 
 def _message(folder: Path, name: str, error: BaseException) -> str:
