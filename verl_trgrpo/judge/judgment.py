@@ -9,8 +9,10 @@ from typing import Any
 from verl_trgrpo.judge.answer_form import ANSWER_FORMS, AnswerForm, asked_form, prompt_text, read_answer
 from verl_trgrpo.judge.answers import read_forms
 from verl_trgrpo.judge.equality import alternatives, equal_answers, formulas
+from verl_trgrpo.judge.finished import Fault, fault_of
 from verl_trgrpo.judge.golds import GroundTruthError, gold_text, golds_of
 from verl_trgrpo.judge.processes import Judges
+from verl_trgrpo.judge.question import read_question
 from verl_trgrpo.judge.spelling import normalize
 
 formula_judges = Judges("verl_trgrpo.judge.formulas:same_formula", keep=True)
@@ -29,12 +31,15 @@ class Judgment:
         answer: the answer as it stands in the response; None if there is none in the wanted place.
         gold_understood: a ground truth can be read, or the answer is right; if not, `right` False does not mean "wrong".
         timed_out: the comparison was stopped at its limit of time or memory, so that `right` False means "unknown".
+        fault: what keeps an answer of the right value from being right: "restated" if it is a formula of the question or a
+            trivial rewriting of it, "unfinished" if work is left to do or it does not have the form that the question asks for.
     """
 
     right: bool
     answer: str | None = None
     gold_understood: bool = True
     timed_out: bool = False
+    fault: Fault | None = None
 
 
 def judge_answer(
@@ -89,11 +94,19 @@ def judge_answer(
         time_left = max(time_left - seconds, 1e-3)
         return bool(equal)
 
+    asked, fault = read_question(text), None
     try:
-        if answer is not None and equal_answers(golds, answer, same_formula, rounded_gold=rounded_gold, question=text):
-            return Judgment(True, answer)
+        for gold in golds:
+            if answer is not None and equal_answers(
+                [gold], answer, same_formula, rounded_gold=rounded_gold, question=text
+            ):
+                fault = fault_of(gold, answer, asked)
+                if fault is None:
+                    return Judgment(True, answer)
     except TimeoutError:
         return Judgment(False, answer, timed_out=True)
+    if fault is not None:
+        return Judgment(False, answer, fault=fault)
     return Judgment(False, answer, gold_understood=any(_understood(gold, time_limit) for gold in golds))
 
 

@@ -82,16 +82,20 @@ OTHER_METHODS = {
         "needs a weight for the tokens of right answers that its public text does not give", "arXiv 2510.03669"
     ),
     "NTHR": OtherMethod(
-        "needs the last hidden states and the prediction errors of a group's right responses, and a policy loss gets neither",
-        "arXiv 2505.18830; its public equations",
+        "needs the last hidden states and the prediction errors of a group's right responses, and veRL hands them to neither "
+        "estimator nor loss",
+        "arXiv 2505.18830; veRL 0.9.1 (tests/verl_plugin/test_canary.py)",
         "2026-11-28",
     ),
     "T-SPMO": OtherMethod(
-        "gives a token credit by the responses of its group that share the text before it, and a micro-batch does not hold whole "
-        "groups",
-        "arXiv 2504.20834",
+        "gives a token credit by the responses of its group that share the text before it; veRL hands an estimator no tokens, "
+        "and a loss a micro-batch, which does not hold whole groups",
+        "arXiv 2504.20834; veRL 0.9.1 (tests/verl_plugin/test_canary.py)",
+        "2026-11-28",
     ),
     "GiGPO": OtherMethod(
-        "gives credit to turns, and the estimators here see one output for each conversation", "arXiv 2505.10978"
+        "gives credit to turns, and the estimators here see one output for each conversation",
+        "arXiv 2505.10978; veRL 0.9.1",
+        "2026-11-28",
     ),
 }
