@@ -73,7 +73,7 @@ def test_a_file_in_which_no_ground_truth_can_be_read_is_an_error(sound_run, tmp_
     for wrong, error in ((80, False), (100, True)):
         *single, last = found(*solutions[:wrong], *map(str, range(200 - wrong)))
         assert ((last.level is Level.ERROR) == error) and f"{wrong - 3} more findings" in " ".join(
-            each.message for each in single + [last]
+            each.message for each in [*single, last]
         )
     assert found(*"789") == []
 
@@ -81,10 +81,10 @@ def test_a_file_in_which_no_ground_truth_can_be_read_is_an_error(sound_run, tmp_
 SOURCES = ("kk_3ppl", "openai/gsm8k", "cities")
 
 
-def rows_of(source):
+def rows_of(source, split="train"):
     """Twenty rows of a data source, with ground truths of its kind."""
     kind = {} if str(source).startswith("kk") else None
-    return [row(i, data_source=source) | (truth(str(i)) if kind is None else kind) for i in range(20)]
+    return [row(i, split, data_source=source) | (truth(str(i)) if kind is None else kind) for i in range(20)]
 
 
 def sources_refused(sound_run, tmp_path, *overrides, source="trgrpo_trainer"):
@@ -131,7 +131,7 @@ def test_the_empty_data_source_of_deepscalers_script_is_mathematics(sound_run, t
 
 def test_what_data_check_says_of_a_whole_file_is_said_of_a_run(sound_run, tmp_path):
     write(tmp_path / "train.parquet", [row(i % 20) for i in range(200)])
-    *_, repeated = data_findings(view_of(sound_run))
+    repeated, *_ = data_findings(view_of(sound_run))
     assert (repeated.where, repeated.level) == ("data.train_files", Level.WARNING)
     assert "20 different prompts in 200 rows" in repeated.message
     write(tmp_path / "train.parquet", [row(i) | {"reward_model": row(i + 1)["reward_model"]} for i in range(200)])
@@ -147,7 +147,7 @@ def test_what_data_check_says_of_a_whole_file_is_said_of_a_run(sound_run, tmp_pa
 @pytest.mark.parametrize("source", [None, ""])
 def test_a_data_source_without_a_name_is_an_error(sound_run, tmp_path, source):
     for name in ("train", "test"):
-        write(tmp_path / f"{name}.parquet", rows_of(source))
+        write(tmp_path / f"{name}.parquet", rows_of(source, name))
     view = RunView(composed([*sound_run, "actor_rollout_ref.rollout.name=vllm"], "ppo_trainer"))
     errors = [found for found in summary(data_findings(view)) if found[1] is Level.ERROR]
     assert errors == [("data.train_files", Level.ERROR), ("data.val_files", Level.ERROR)]
@@ -208,8 +208,8 @@ def test_only_a_run_that_reads_ground_truths_needs_them(sound_run, tmp_path):
 def test_a_column_that_is_missing_or_of_another_type_is_an_error(sound_run, tmp_path):
     """tests/data/test_verl_files.py has every type, and the columns that veRL uses itself."""
     write(tmp_path / "train.parquet", [{"prompt": row(0)["prompt"]}])
-    [finding] = data_findings(view_of(sound_run, "data.val_files=[]"))
-    assert "data_source, reward_model" in finding.message
+    [finding, index] = data_findings(view_of(sound_run, "data.val_files=[]"))
+    assert "data_source, reward_model" in finding.message and "extra_info" in index.message
     write(tmp_path / "train.parquet", [row(0)])
     write(tmp_path / "test.parquet", [row(0, extra_info="x")])
     [finding] = data_findings(view_of(sound_run))

@@ -8,10 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.data.checked_files import row, user, write
+from tests.data.checked_files import row, write
 from verl_trgrpo.data.rows import (
-    SINGLE_TURN,
-    Row,
     UnreadableFileError,
     arrow_schema,
     build_row,

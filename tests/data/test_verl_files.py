@@ -8,8 +8,8 @@ import pytest
 
 from tests.data.checked_files import clean, results, row, truth, write
 from verl_trgrpo.common.findings import Level
-from verl_trgrpo.data.rows import UnreadableFileError
 from verl_trgrpo.data.questions.columns import RESERVED_COLUMNS, column_remarks, fits_together
+from verl_trgrpo.data.rows import UnreadableFileError
 from verl_trgrpo.data.verl_files import open_as_verl
 
 

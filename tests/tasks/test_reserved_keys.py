@@ -22,8 +22,8 @@ from tests.tasks.test_reward_manager import asked, config_of
 from verl_trgrpo.checks.data_files import data_findings
 from verl_trgrpo.common.findings import Level
 from verl_trgrpo.data.rows import RESERVED_KEYS, Row
-from verl_trgrpo.evaluation.evaluate import load_evaluable_rows
 from verl_trgrpo.demos.puzzles import CHECKPOINT
+from verl_trgrpo.evaluation.evaluate import load_evaluable_rows
 from verl_trgrpo.evaluation.response_store import Response
 from verl_trgrpo.tasks import Score, compute_score, known_data_sources
 from verl_trgrpo.tasks.registry import find_reward

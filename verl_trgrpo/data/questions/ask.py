@@ -94,7 +94,7 @@ def summaries(found: Iterable[Found]) -> list[tuple[Level, str]]:
         by_message.setdefault(each.message, []).append(each)
     texts = []
     for (file, question, level), by_message in by_question.items():
-        groups = [*by_message.values()]
+        groups = sorted(by_message.values(), key=lambda group: group[0].row is not None)  # of the whole file first
         for first, *others in groups[:_MOST_SHOWN]:
             more = f" and {len(others)} more" if others else ""
             texts.append((level, f"{first.place}{more}: {first.message}"))

@@ -24,14 +24,14 @@ _LAST_ROLES = ("user", "tool")
 
 
 def ask_row(row: RawRow, context: Context) -> Iterator[Remark]:
-    """Yield what is wrong with a row, also by its reward, which gets only ground truths that it can read."""
+    """Yield what is wrong with a row, also by its reward, which gets only prompts and ground truths that can be read."""
     yield from _source_remarks(row)
     yield from _agent_remarks(row, context)
     yield from _reserved_remarks(row)
     yield from _prompt_remarks(row)
     truth = [*_truth_remarks(row, context)]
     yield from truth
-    if not any(level is Level.ERROR for _, level, _ in truth):
+    if is_chat(row.get("prompt")) and not any(level is Level.ERROR for _, level, _ in truth):
         yield from context.tasks.remarks(row)
 
 
