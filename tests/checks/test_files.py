@@ -320,3 +320,13 @@ def test_a_check_copies_no_model_into_shared_memory(sound_run, tmp_path):
     copy = Path("/dev/shm/verl-cache", hashlib.md5(str(model).encode()).hexdigest())  # where veRL would put it
     check(composed([*sound_run, f"{MODEL}.path={model}", f"{MODEL}.use_shm=true"]))
     assert not copy.exists()
+
+
+def test_ground_truths_beyond_the_limit_are_not_checked_and_what_says_so_has_the_numbers(
+    sound_run, tmp_path, monkeypatch
+):
+    monkeypatch.setattr("verl_trgrpo.checks.data_files._MOST", 10)
+    write(tmp_path / "train.parquet", [row(i) for i in range(50)])
+    [finding] = data_findings(view_of(sound_run, f"data.val_files={write(tmp_path / 'few.parquet', [row(99)])}"))
+    assert (finding.where, finding.level) == ("data.train_files", Level.NOT_CHECKED)
+    assert "10 of 50 rows were scored" in finding.message

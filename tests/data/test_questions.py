@@ -18,7 +18,7 @@ from verl_trgrpo.checks.data_files import data_findings
 from verl_trgrpo.checks.view import RunView
 from verl_trgrpo.common.findings import InvalidInputError, Level
 from verl_trgrpo.curation.data_check import CheckOptions, check_files
-from verl_trgrpo.data.questions.context import Question
+from verl_trgrpo.data.questions.context import DataQuestion
 from verl_trgrpo.data.rows import RESERVED_KEYS
 from verl_trgrpo.evaluation.evaluate import load_evaluable_rows
 from verl_trgrpo.tasks.data_set import DataSet
@@ -110,51 +110,51 @@ def info(**fields):
 RENDERED = "<|im_start|>user\nWho is a knight?<|im_end|>\n<|im_start|>assistant\n"
 # What replaces fields of rows that are made by one of the kinds -> the question.
 ROW_FAULTS = {
-    "no prompt": (row, {"prompt": None}, Question.PROMPT),
-    "a prompt without messages": (row, {"prompt": []}, Question.PROMPT),
-    "a message without content": (row, said(("user", None)), Question.PROMPT),
-    "an unknown role": (row, said(("human", "Who is a knight?")), Question.PROMPT),
-    "a role that is null": (row, said((None, "Who is a knight?")), Question.PROMPT),
-    "only a system message": (row, said(("system", "Be brief.")), Question.PROMPT),
-    "a blank message": (row, said(("user", " \n")), Question.PROMPT),
-    "a blank system message": (row, said(("system", ""), ("user", "Who is a knight?")), Question.PROMPT),
-    "the answer of an SFT file": (row, said(("user", "Who?"), ("assistant", "Zoey.")), Question.PROMPT),
-    "a rendered prompt": (row, {"prompt": user(RENDERED)}, Question.TAGS),
-    "a tag of Llama 2": (row, {"prompt": user("[INST] Who is a knight?")}, Question.TAGS),
-    "an end of text": (row, {"prompt": user("Who is a knight?</s>")}, Question.TAGS),
-    "a tag in the system message": (row, said(("system", "<|system|> Brief."), ("user", "Who?")), Question.TAGS),
-    "an opened thought": (row, {"prompt": user("Who is a knight? <think>\n")}, Question.TAGS),
-    "no data source": (row, {"data_source": None}, Question.COLUMNS),
-    "a blank data source": (row, {"data_source": " "}, Question.COLUMNS),
-    "a misspelt data source": (row, {"data_source": "kk_logics"}, Question.SOURCE),
-    "a data source without a reward": (row, {"data_source": "unheard_of"}, Question.SOURCE),
-    "an empty data source": (mathematics, {"data_source": ""}, Question.SOURCE),
-    "no reward_model": (row, {"reward_model": None}, Question.TRUTH),
-    "no ground truth": (row, truth(None), Question.TRUTH),
-    "an empty ground truth": (row, truth(""), Question.TRUTH),
-    "a blank ground truth": (row, truth(" "), Question.TRUTH),
-    "an empty list": (listed, truth([]), Question.TRUTH),
-    "a list of an empty text": (listed, truth([""]), Question.TRUTH),
-    "an alternative that is empty": (listed, truth(["4", ""]), Question.TRUTH),
-    "a list of null": (listed, truth([None]), Question.TRUTH),
-    "an empty target": (search, truth({"target": []}), Question.TRUTH),
-    "a target of an empty text": (search, truth({"target": [""]}), Question.TRUTH),
-    "a target with a blank alternative": (search, truth({"target": ["4", " "]}), Question.TRUTH),
-    "a target that is null": (search, truth({"target": None}), Question.TRUTH),
-    "NaN": (numbers, truth(float("nan")), Question.TRUTH),
-    "infinity": (numbers, truth(float("inf")), Question.TRUTH),
-    "the ground truth of another puzzle": (row, truth("(1) Ann is a knight\n(2) Bob is a knave"), Question.TRUTH),
-    "another question": (kept, info(question="Why is it so?", answer="\\boxed{6}"), Question.TRUTH),
-    "another solution": (kept, info(question="How much is", answer="It is \\boxed{77}"), Question.TRUTH),
-    "a puzzle that is cut off": (row, truth("(1) Zoey is a"), Question.GOLD),
-    "braces that do not match": (mathematics, truth("\\frac{1}{2"), Question.GOLD),
+    "no prompt": (row, {"prompt": None}, DataQuestion.PROMPT),
+    "a prompt without messages": (row, {"prompt": []}, DataQuestion.PROMPT),
+    "a message without content": (row, said(("user", None)), DataQuestion.PROMPT),
+    "an unknown role": (row, said(("human", "Who is a knight?")), DataQuestion.PROMPT),
+    "a role that is null": (row, said((None, "Who is a knight?")), DataQuestion.PROMPT),
+    "only a system message": (row, said(("system", "Be brief.")), DataQuestion.PROMPT),
+    "a blank message": (row, said(("user", " \n")), DataQuestion.PROMPT),
+    "a blank system message": (row, said(("system", ""), ("user", "Who is a knight?")), DataQuestion.PROMPT),
+    "the answer of an SFT file": (row, said(("user", "Who?"), ("assistant", "Zoey.")), DataQuestion.PROMPT),
+    "a rendered prompt": (row, {"prompt": user(RENDERED)}, DataQuestion.TAGS),
+    "a tag of Llama 2": (row, {"prompt": user("[INST] Who is a knight?")}, DataQuestion.TAGS),
+    "an end of text": (row, {"prompt": user("Who is a knight?</s>")}, DataQuestion.TAGS),
+    "a tag in the system message": (row, said(("system", "<|system|> Brief."), ("user", "Who?")), DataQuestion.TAGS),
+    "an opened thought": (row, {"prompt": user("Who is a knight? <think>\n")}, DataQuestion.TAGS),
+    "no data source": (row, {"data_source": None}, DataQuestion.COLUMNS),
+    "a blank data source": (row, {"data_source": " "}, DataQuestion.COLUMNS),
+    "a misspelt data source": (row, {"data_source": "kk_logics"}, DataQuestion.SOURCE),
+    "a data source without a reward": (row, {"data_source": "unheard_of"}, DataQuestion.SOURCE),
+    "an empty data source": (mathematics, {"data_source": ""}, DataQuestion.SOURCE),
+    "no reward_model": (row, {"reward_model": None}, DataQuestion.TRUTH),
+    "no ground truth": (row, truth(None), DataQuestion.TRUTH),
+    "an empty ground truth": (row, truth(""), DataQuestion.TRUTH),
+    "a blank ground truth": (row, truth(" "), DataQuestion.TRUTH),
+    "an empty list": (listed, truth([]), DataQuestion.TRUTH),
+    "a list of an empty text": (listed, truth([""]), DataQuestion.TRUTH),
+    "an alternative that is empty": (listed, truth(["4", ""]), DataQuestion.TRUTH),
+    "a list of null": (listed, truth([None]), DataQuestion.TRUTH),
+    "an empty target": (search, truth({"target": []}), DataQuestion.TRUTH),
+    "a target of an empty text": (search, truth({"target": [""]}), DataQuestion.TRUTH),
+    "a target with a blank alternative": (search, truth({"target": ["4", " "]}), DataQuestion.TRUTH),
+    "a target that is null": (search, truth({"target": None}), DataQuestion.TRUTH),
+    "NaN": (numbers, truth(float("nan")), DataQuestion.TRUTH),
+    "infinity": (numbers, truth(float("inf")), DataQuestion.TRUTH),
+    "the ground truth of another puzzle": (row, truth("(1) Ann is a knight\n(2) Bob is a knave"), DataQuestion.TRUTH),
+    "another question": (kept, info(question="Why is it so?", answer="\\boxed{6}"), DataQuestion.TRUTH),
+    "another solution": (kept, info(question="How much is", answer="It is \\boxed{77}"), DataQuestion.TRUTH),
+    "a puzzle that is cut off": (row, truth("(1) Zoey is a"), DataQuestion.GOLD),
+    "braces that do not match": (mathematics, truth("\\frac{1}{2"), DataQuestion.GOLD),
     "a form that the reward does not read": (
-        row, {"prompt": user("Zoey met Oliver3. Put your final answer within \\boxed{}.")}, Question.GOLD,
+        row, {"prompt": user("Zoey met Oliver3. Put your final answer within \\boxed{}.")}, DataQuestion.GOLD,
     ),
-    "prose": (mathematics, truth("$f(x)=a x+b$, where $b$ is an odd integer, and $a$ is positive"), Question.LITERAL),
-    "an agent that is null": (agents, {"agent_name": None}, Question.COLUMNS),
-    "an unknown agent": (agents, {"agent_name": "tool_agnet"}, Question.COLUMNS),
-    **{f"a row's own {key}": (row, info(**{key: "x"}), Question.COLUMNS) for key in sorted(RESERVED_KEYS)},
+    "prose": (mathematics, truth("$f(x)=a x+b$, where $b$ is an odd integer, and $a$ is positive"), DataQuestion.LITERAL),
+    "an agent that is null": (agents, {"agent_name": None}, DataQuestion.COLUMNS),
+    "an unknown agent": (agents, {"agent_name": "tool_agnet"}, DataQuestion.COLUMNS),
+    **{f"a row's own {key}": (row, info(**{key: "x"}), DataQuestion.COLUMNS) for key in sorted(RESERVED_KEYS)},
 }  # fmt: skip
 
 
@@ -183,42 +183,42 @@ def of_tests():
 
 # Rows of a file, or what writes it, its name, and the question.
 FILE_FAULTS = {
-    "no Parquet": (lambda path: path.write_text("{}"), "a.parquet", Question.FILE),
-    "damaged": (damaged, "a.parquet", Question.FILE),
+    "no Parquet": (lambda path: path.write_text("{}"), "a.parquet", DataQuestion.FILE),
+    "damaged": (damaged, "a.parquet", DataQuestion.FILE),
     "no rows": (
         lambda path: pq.write_table(pa.Table.from_pylist([row(0)]).slice(0, 0), path),
         "a.parquet",
-        Question.FILE,
+        DataQuestion.FILE,
     ),
-    "named as a test set": ([row(i) for i in range(25)], "aime_2024_test.parquet", Question.FILE),
-    "no prompt": (without("prompt"), "a.parquet", Question.COLUMNS),
-    "no data source": (without("data_source"), "a.parquet", Question.COLUMNS),
-    "no reward_model": (without("reward_model"), "a.parquet", Question.COLUMNS),
-    "no extra_info": (without("extra_info"), "a.parquet", Question.COLUMNS),
-    "a prompt that is a text": ([row(i, prompt="Who?") for i in range(25)], "a.parquet", Question.COLUMNS),
-    "a column of the rollout": ([row(i, responses="x") for i in range(25)], "a.parquet", Question.COLUMNS),
-    "a column that veRL replaces": ([row(i, uid="x") for i in range(25)], "a.parquet", Question.COLUMNS),
+    "named as a test set": ([row(i) for i in range(25)], "aime_2024_test.parquet", DataQuestion.FILE),
+    "no prompt": (without("prompt"), "a.parquet", DataQuestion.COLUMNS),
+    "no data source": (without("data_source"), "a.parquet", DataQuestion.COLUMNS),
+    "no reward_model": (without("reward_model"), "a.parquet", DataQuestion.COLUMNS),
+    "no extra_info": (without("extra_info"), "a.parquet", DataQuestion.COLUMNS),
+    "a prompt that is a text": ([row(i, prompt="Who?") for i in range(25)], "a.parquet", DataQuestion.COLUMNS),
+    "a column of the rollout": ([row(i, responses="x") for i in range(25)], "a.parquet", DataQuestion.COLUMNS),
+    "a column that veRL replaces": ([row(i, uid="x") for i in range(25)], "a.parquet", DataQuestion.COLUMNS),
 }
 # Rows to train on and to test on, and the question; the last is asked of whoever trains.
 PAIR_FAULTS = {
     "all test rows are train rows": (
-        [row(i) for i in range(64)], [row(i) for i in range(32)], Question.OVERLAP,
+        [row(i) for i in range(64)], [row(i) for i in range(32)], DataQuestion.OVERLAP,
     ),
     "one test row is a train row": (
-        [row(i) for i in range(25)], [row(3), *(row(i, "test") for i in range(24))], Question.OVERLAP,
+        [row(i) for i in range(25)], [row(3), *(row(i, "test") for i in range(24))], DataQuestion.OVERLAP,
     ),
-    "a contradiction": ([*(mathematics(i) for i in range(25)), mathematics(3) | truth("77")], None, Question.DUPLICATES),
-    "a repeated row": ([*(row(i) for i in range(25)), row(3)], None, Question.DUPLICATES),
-    "twenty rows ten times": ([row(i % 20) for i in range(200)], None, Question.DUPLICATES),
-    "rows of a test split": (of_tests(), None, Question.FILE),
-    "one ground truth for all": ([mathematics(i) | truth("4") for i in range(25)], None, Question.TRUTH),
+    "a contradiction": ([*(mathematics(i) for i in range(25)), mathematics(3) | truth("77")], None, DataQuestion.DUPLICATES),
+    "a repeated row": ([*(row(i) for i in range(25)), row(3)], None, DataQuestion.DUPLICATES),
+    "twenty rows ten times": ([row(i % 20) for i in range(200)], None, DataQuestion.DUPLICATES),
+    "rows of a test split": (of_tests(), None, DataQuestion.FILE),
+    "one ground truth for all": ([mathematics(i) | truth("4") for i in range(25)], None, DataQuestion.TRUTH),
     "stated ground truths": (
-        [mathematics(i, prompt=user(f"How much is {i} and {i}? Answer: {2 * i}")) for i in range(25)], None, Question.TRUTH,
+        [mathematics(i, prompt=user(f"How much is {i} and {i}? Answer: {2 * i}")) for i in range(25)], None, DataQuestion.TRUTH,
     ),
     "solutions in place of answers": (
         [mathematics(i) | truth(f"So we find that it must be $2^{{{i}}}$, as claimed.") for i in range(25)],
         None,
-        Question.LITERAL,
+        DataQuestion.LITERAL,
     ),
 }  # fmt: skip
 
@@ -233,7 +233,7 @@ def doors_for(kind):
 
 def test_every_question_has_a_fault_and_every_part_that_asks_is_a_door():
     faults = [*ROW_FAULTS.values(), *FILE_FAULTS.values(), *PAIR_FAULTS.values()]
-    assert {question for *_, question in faults} == {*Question}
+    assert {question for *_, question in faults} == {*DataQuestion}
     package = Path(verl_trgrpo.__file__).parent
     asking = [
         str(path.relative_to(package))

@@ -14,7 +14,7 @@ from verl_trgrpo.common.findings import Finding, InvalidInputError, Level, findi
 from verl_trgrpo.common.text import as_plain_yaml, did_you_mean
 from verl_trgrpo.data.prompts import TOOLS, RolloutPrompts, agent_loops, tool_schemas
 from verl_trgrpo.data.questions.ask import Questions, summaries
-from verl_trgrpo.data.questions.context import TEST, TRAIN, Context, Question, Remark
+from verl_trgrpo.data.questions.context import TEST_ROLE, TRAIN_ROLE, Context, DataQuestion, Remark
 from verl_trgrpo.data.questions.single_rows import has_source
 from verl_trgrpo.data.rows import RawRow, UnreadableFileError, is_chat
 from verl_trgrpo.data.verl_files import DataFile
@@ -26,7 +26,7 @@ from verl_trgrpo.tasks.task import imported
 
 _MANAGER = f"{AGENT}.agent_loop_manager_class"
 _LIMIT = "data.max_prompt_length"
-# Prompts of a file that are tokenized, at most; a thousand take about a second.
+# Prompts of a file that are tokenized, and ground truths that are scored, at most; a thousand take about a second.
 _MOST = 4000
 
 
@@ -56,17 +56,17 @@ def row_findings(view: RunView, loops: set[str] | None) -> list[Finding]:
     by_model = bool(selected(config, f"{REWARD_MODEL}.enable")) and not selected(config, f"{REWARD}.path")
     # Where a reward model alone scores the responses, veRL reads no ground truth; a function of the run's own may do without.
     own = None if by_model else Level.WARNING if selected(config, f"{REWARD}.path") and not scored_here else Level.ERROR
-    context = Context(_knowledge(config), loops, missing_truth=own, compares=_validates(config))
+    context = Context(_knowledge(config), loops, missing_truth=own, compares=_validates(config), most_scored=_MOST)
     questions, findings = Questions(context), list[Finding]()
     asked: set[Path] = set()
-    for key, role in zip(DATA, (TRAIN, TEST), strict=True):
+    for key, role in zip(DATA, (TRAIN_ROLE, TEST_ROLE), strict=True):
         files = {str(path): file for path, file in view.opened(key).items() if path.resolve() not in asked}
         asked |= {path.resolve() for path in view.opened(key)}
         found = [*questions.files(role, files, str(selected(config, "data.prompt_key")))]
         known = summaries(each for each in found if each.level is not Level.NOT_CHECKED)
         findings += [Finding(level, key, f"{key}={text}") for level, text in known]
         unchecked = {
-            each.message for each in found if each.level is Level.NOT_CHECKED and each.question is Question.GOLD
+            each.message for each in found if each.level is Level.NOT_CHECKED and each.question is DataQuestion.GOLD
         }
         if not any(each.level is Level.ERROR for each in findings):
             findings += [Finding.not_checked(key, f"{key}: {message}") for message in sorted(unchecked)]
@@ -94,12 +94,12 @@ def _knowledge(config: DictConfig) -> TaskKnowledge:
 class _VerlKnowledge(TaskKnowledge):
     """veRL's own rewards score the rows."""
 
-    def remarks(self, row: RawRow) -> Iterator[Remark]:
+    def source_remarks(self, row: RawRow) -> Iterator[Remark]:
         """Ask veRL whether it has a reward."""
         source = row.get("data_source")
         if has_source(row) and not _verl_scores(source):
             fix = f"set {REWARD}.path={OWN_REWARDS} {REWARD}.name=compute_score, or your own"
-            yield Question.SOURCE, Level.ERROR, f"no reward for data source {source!r}: veRL has none; {fix}"
+            yield DataQuestion.SOURCE, Level.ERROR, f"no reward for data source {source!r}: veRL has none; {fix}"
 
 
 def agent_loop_findings(config: DictConfig) -> tuple[set[str] | None, list[Finding]]:

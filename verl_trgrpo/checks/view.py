@@ -16,7 +16,7 @@ from verl_trgrpo.common.foreign import ForeignFileError
 from verl_trgrpo.common.text import as_plain_yaml
 from verl_trgrpo.common.typed import read_typed
 from verl_trgrpo.data.prompts import ModelConfig, RolloutPrompts, default_agent_of
-from verl_trgrpo.data.questions.ask import opened
+from verl_trgrpo.data.questions.ask import open_data_file
 from verl_trgrpo.data.rows import SINGLE_TURN, UnreadableFileError
 from verl_trgrpo.data.verl_files import DataFile
 from verl_trgrpo.runs.compose import ComposedRun, changed_values, loggers_of
@@ -237,5 +237,5 @@ class RunView:
         paths = [path for path in self.local(key) if path.is_file()]
         for path in paths:
             if path not in self._opened:
-                self._opened[path] = opened(path)
+                self._opened[path] = open_data_file(path)
         return {path: self._opened[path] for path in paths}

@@ -19,8 +19,8 @@ from verl_trgrpo.common.options import Options
 from verl_trgrpo.common.progress import Progress, no_progress
 from verl_trgrpo.common.text import count_of, escape_controls, one_line, text_table
 from verl_trgrpo.data.prompts import MOST_PROMPTS, RolloutPrompts, prompt_settings
-from verl_trgrpo.data.questions.ask import Questions, opened
-from verl_trgrpo.data.questions.context import TEST, TRAIN, Context, Question
+from verl_trgrpo.data.questions.ask import Questions, open_data_file
+from verl_trgrpo.data.questions.context import TEST_ROLE, TRAIN_ROLE, Context, DataQuestion
 from verl_trgrpo.data.rows import RawRow, display_names, file_problems, is_chat
 from verl_trgrpo.data.verl_files import DataFile
 from verl_trgrpo.tasks.answer_form import asked_form
@@ -29,7 +29,7 @@ from verl_trgrpo.tasks.registry import default_reward_problem, has_reward, impor
 
 TEMPLATE, LENGTH = "chat template", "prompt length"
 """What a tokenizer answers, beside the questions about rows and files."""
-CHECKS = (*(question.value for question in Question), TEMPLATE, LENGTH)
+CHECKS = (*(question.value for question in DataQuestion), TEMPLATE, LENGTH)
 
 _MAX_EXAMPLES = 3
 
@@ -179,7 +179,7 @@ def check_files(options: CheckOptions, progress: Progress = no_progress) -> Data
     names = display_names([*options.train, *options.test])
     report = DataReport(options.all)
     if options.no_rewards:
-        without = (Question.SOURCE, Question.GOLD, Question.LITERAL)
+        without = (DataQuestion.SOURCE, DataQuestion.GOLD, DataQuestion.LITERAL)
         report.skip((question.value for question in without), "--no-rewards; leave out this option")
     if prompts is None:
         report.skip((TEMPLATE,), "no tokenizer; give the directory of a model with --tokenizer")
@@ -188,15 +188,15 @@ def check_files(options: CheckOptions, progress: Progress = no_progress) -> Data
     # A run may have agent loops of its own.
     tasks = TaskKnowledge(options.reward, not options.no_rewards)
     questions = Questions(Context(tasks, known_agents(), Level.WARNING))
-    for role, paths in ((TRAIN, options.train), (TEST, options.test)):
-        files = {names[path]: opened(path) for path in paths}
+    for role, paths in ((TRAIN_ROLE, options.train), (TEST_ROLE, options.test)):
+        files = {names[path]: open_data_file(path) for path in paths}
         if not any(isinstance(file, DataFile) for file in files.values()):
-            report.skip((Question.OVERLAP.value,), f"no {role} file; name one with --{role}")
+            report.skip((DataQuestion.OVERLAP.value,), f"no {role} file; name one with --{role}")
         watch = _Watch(report, role, options, PromptLengths(prompts, options.max_prompt_length), progress)
         for found in questions.files(role, files, options.prompt_key, watch):
             place = "" if found.level is Level.NOT_CHECKED else found.place
             report.add(found.question.value, found.level, found.message, place)
-            watch.literal[found.file] += found.question is Question.LITERAL and found.row is not None
+            watch.literal[found.file] += found.question is DataQuestion.LITERAL and found.row is not None
         report.files += watch.lines()
         if watch.rows:
             different = f"{questions.different_prompts(role):,} of {watch.rows.total():,} {role} rows"

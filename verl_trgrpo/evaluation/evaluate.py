@@ -17,8 +17,8 @@ from verl_trgrpo.common.files import file_sha256, write_json, write_text
 from verl_trgrpo.common.findings import findings_of, raise_invalid
 from verl_trgrpo.common.progress import Progress, no_progress
 from verl_trgrpo.data.prompts import default_agent_of
-from verl_trgrpo.data.questions.ask import Questions, opened, usable
-from verl_trgrpo.data.questions.context import REFUSED, TEST, Context, Question
+from verl_trgrpo.data.questions.ask import Questions, open_data_file, usable
+from verl_trgrpo.data.questions.context import REFUSED, TEST_ROLE, Context, DataQuestion
 from verl_trgrpo.data.rows import MEDIA, SINGLE_TURN, RawRow, Row, extra_info_of, ground_truth_of
 from verl_trgrpo.data.sources import draw
 from verl_trgrpo.data.verl_files import DataFile, read_rows
@@ -137,11 +137,11 @@ def load_evaluable_rows(
     """
     agents = (SINGLE_TURN, *known_agent_loops())
     questions = Questions(Context(TaskKnowledge(default_reward, own_rewards), agents))
-    refused = REFUSED | {Question.SOURCE}
+    refused = REFUSED | {DataQuestion.SOURCE}
     loaded, messages = [], []
     for path in paths:
         raw: list[RawRow] = []
-        found = questions.files(TEST, {str(path): opened(path)}, prompt_key, partial(_kept, raw))
+        found = questions.files(TEST_ROLE, {str(path): open_data_file(path)}, prompt_key, partial(_kept, raw))
         try:
             notes = usable([*found], refused)
             _check_shown(path)

@@ -37,7 +37,7 @@ from verl_trgrpo.common.options import Options, command_line
 from verl_trgrpo.common.text import changes, count_of
 from verl_trgrpo.common.typed import Schema, Text, read_typed
 from verl_trgrpo.data.questions.ask import Questions, usable
-from verl_trgrpo.data.questions.context import TEST, TRAIN, Context, Found
+from verl_trgrpo.data.questions.context import TEST_ROLE, TRAIN_ROLE, Context, Found
 from verl_trgrpo.data.rows import SCHEMA_VERSION
 from verl_trgrpo.data.sources import NOT_ASKED_FOR
 from verl_trgrpo.tasks.ground_truths import TaskKnowledge
@@ -229,7 +229,7 @@ def _is_intact(directory: Path, manifest: Manifest) -> bool:
 
 def _numbered(split: str, rows: Iterable[Mapping[str, Any]], why: str) -> list[dict[str, Any]]:
     """Return rows with index and split added. Raises a ValueError for none; `why` says what became of those that were read."""
-    shown = TRAIN if split == "train" else TEST
+    shown = TRAIN_ROLE if split == "train" else TEST_ROLE
     numbered = [
         {**row, "extra_info": {"index": index, "split": shown, **row["extra_info"]}} for index, row in enumerate(rows)
     ]
@@ -243,7 +243,7 @@ def _ask(files: Mapping[str, Sequence[Mapping[str, Any]]]) -> None:
     questions = Questions(Context(TaskKnowledge(), known_agents(), Level.WARNING))
     found: list[Found] = []
     for name in sorted(files, key=lambda name: name != "train.parquet"):
-        found += questions.rows(TRAIN if name == "train.parquet" else TEST, name, files[name])
+        found += questions.rows(TRAIN_ROLE if name == "train.parquet" else TEST_ROLE, name, files[name])
     for text in usable(found):
         logger.warning("%s", text)
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from verl_trgrpo.common.findings import Level
 from verl_trgrpo.common.text import first_line, shorten
-from verl_trgrpo.data.questions.context import Question, Remark
+from verl_trgrpo.data.questions.context import DataQuestion, Remark
 from verl_trgrpo.data.questions.single_rows import has_source
 from verl_trgrpo.data.rows import RawRow, contains, extra_info_of, ground_truth_of, listed
 from verl_trgrpo.tasks import has_reward, reference_response_of, score_response
@@ -62,47 +62,64 @@ class TaskKnowledge:
         pairs = [(one, other), (other, one)] if self.has_rewards else []
         return any(accepts(row, *pair, self.default) for pair in pairs)
 
-    def remarks(self, row: RawRow) -> Iterator[Remark]:
-        """Ask whether there is a reward, which gives a response with the ground truth full marks, and a wrong one less.
-
-        Also ask whether the ground truth can be that of the prompt.
-        """
+    def source_remarks(self, row: RawRow) -> Iterator[Remark]:
+        """Ask whether there is a reward for the data source."""
         if not self.has_rewards or not has_source(row):
             return
         source = row["data_source"]
         if not self.scores(row):
-            yield Question.SOURCE, Level.ERROR, f"{unknown_source(source)}, or register one (docs/data.md)"
-            yield Question.GOLD, Level.NOT_CHECKED, f"no reward for {shorten(source)}; choose or register one"
+            yield DataQuestion.SOURCE, Level.ERROR, f"{unknown_source(source)}, or register one (docs/data.md)"
+            yield DataQuestion.GOLD, Level.NOT_CHECKED, f"no reward for {shorten(source)}; choose or register one"
+        elif guess := guessed_reward(source, self.default):
+            yield DataQuestion.SOURCE, Level.WARNING, guess
+
+    def truth_remarks(self, row: RawRow) -> Iterator[Remark]:
+        """Ask whether the reward gives a response with the ground truth full marks, and a wrong one less.
+
+        Also ask whether the ground truth can be that of the prompt.
+        """
+        if not self.scores(row):
             return
-        if guess := guessed_reward(source, self.default):
-            yield Question.SOURCE, Level.WARNING, guess
+        source = row["data_source"]
         try:
             yield from filter(
                 None, [_gold_remark(row, source, self.default), _foreign_remark(row, source, self.default)]
             )
         except ImportError as error:
             message = f"the reward of {source!r} cannot be imported ({first_line(error)}); install what it needs"
-            yield Question.GOLD, Level.NOT_CHECKED, message
+            yield DataQuestion.GOLD, Level.NOT_CHECKED, message
         except Exception as error:  # a reward may be anybody's code; it would raise in training, too
             message = f"the reward of {source!r} raises {type(error).__name__}: {first_line(error)}"
-            yield Question.GOLD, Level.ERROR, message
+            yield DataQuestion.GOLD, Level.ERROR, message
 
 
 def _foreign_remark(row: RawRow, source: str, default: str | None) -> Remark | None:
     """Return a remark if the ground truth is another prompt's: by the task, or by question and solution of `extra_info`."""
     prompt, truth, extra_info = prompt_text(row.get("prompt")), ground_truth_of(row), extra_info_of(row)
     if reason := mismatch_of(source, prompt, truth, extra_info, default):
-        return Question.TRUTH, Level.ERROR, f"{reason}; build the file again, prompts and ground truths may be shifted"
+        return (
+            DataQuestion.TRUTH,
+            Level.ERROR,
+            f"{reason}; build the file again, prompts and ground truths may be shifted",
+        )
     question = extra_info.get("question")
     if isinstance(question, str) and not contains(prompt, question):
         reason = f"extra_info.question {shorten(question)} is not in the prompt"
-        return Question.TRUTH, Level.WARNING, f"{reason}; correct the row, or build the file again if rows are shifted"
+        return (
+            DataQuestion.TRUTH,
+            Level.WARNING,
+            f"{reason}; correct the row, or build the file again if rows are shifted",
+        )
     for key in ("answer", "solution"):
         solution = extra_info.get(key)
         stated = _final_answer(solution) if isinstance(solution, str) else None
         if stated and not accepts(row, truth, stated, default):
             reason = f"extra_info.{key} ends in {shorten(stated)}, the ground truth is {shorten(truth)}"
-            return Question.TRUTH, Level.WARNING, f"{reason}; correct one, or build the file again if rows are shifted"
+            return (
+                DataQuestion.TRUTH,
+                Level.WARNING,
+                f"{reason}; correct one, or build the file again if rows are shifted",
+            )
     return None
 
 
@@ -123,7 +140,11 @@ def _gold_remark(row: RawRow, source: str, default: str | None) -> Remark | None
         for form in ANSWER_FORMS:
             if form != asked and _stated_gold_remark(row, source, form, default) is None:
                 forms = f"{state_answer('...', asked)}, the reward of {source!r} reads {state_answer('...', form)}"
-                return Question.GOLD, Level.ERROR, f"the prompt asks for {forms}; change the prompt or the data source"
+                return (
+                    DataQuestion.GOLD,
+                    Level.ERROR,
+                    f"the prompt asks for {forms}; change the prompt or the data source",
+                )
     return found
 
 
@@ -132,20 +153,24 @@ def _stated_gold_remark(row: RawRow, source: str, form: AnswerForm | None, defau
     truth = ground_truth_of(row)
     given = reward_input(extra_info_of(row), row.get("prompt"))
     shown, stated = shorten(truth), f" in the form {state_answer('...', form)}" if form else ""
-    found = Question.GOLD, Level.ERROR, f"the ground truth {shown} contains no answer"
+    found = DataQuestion.GOLD, Level.ERROR, f"the ground truth {shown} contains no answer"
     for response in _gold_responses(source, truth, form, default):
         if response is None:
-            return Question.GOLD, Level.NOT_CHECKED, f"{source} has no reference response for some rows"
+            return DataQuestion.GOLD, Level.NOT_CHECKED, f"{source} has no reference response for some rows"
         verdict = score_response(source, response, truth, given, default_reward=default)
         if verdict["acc"] == 1.0:
             return _wrong_remark(row, source, form, default)
         if verdict["gold_unparseable"]:
-            found = Question.GOLD, Level.ERROR, f"the reward of {source!r} does not understand the ground truth {shown}"
+            found = (
+                DataQuestion.GOLD,
+                Level.ERROR,
+                f"the reward of {source!r} does not understand the ground truth {shown}",
+            )
         elif verdict["timed_out"]:
-            found = Question.GOLD, Level.WARNING, f"the reward of {source!r} timed out on the ground truth {shown}"
+            found = DataQuestion.GOLD, Level.WARNING, f"the reward of {source!r} timed out on the ground truth {shown}"
         else:
             found = (
-                Question.GOLD,
+                DataQuestion.GOLD,
                 Level.ERROR,
                 f"the ground truth {shown} as an answer{stated} gets acc {verdict['acc']}",
             )
@@ -160,10 +185,10 @@ def _wrong_remark(row: RawRow, source: str, form: AnswerForm | None, default: st
         verdict = score_response(source, state_answer(_WRONG, each), truth, given, default_reward=default)
         if verdict["acc"] == 1.0:
             message = f"the reward of {source!r} gives acc 1.0 to {_WRONG}, too, for the ground truth {shown}; correct the reward"
-            return Question.GOLD, Level.ERROR, message
+            return DataQuestion.GOLD, Level.ERROR, message
         if verdict["gold_unparseable"]:
             reason = f"the reward of {source!r} does not understand the ground truth {shown} and compares it literally"
-            return Question.LITERAL, Level.WARNING, f"{reason}: answers in other words get 0"
+            return DataQuestion.LITERAL, Level.WARNING, f"{reason}: answers in other words get 0"
     return None
 
 

@@ -8,12 +8,12 @@ from pathlib import Path
 from verl_trgrpo.common.findings import Level
 from verl_trgrpo.common.text import count_of
 from verl_trgrpo.data.questions.columns import column_remarks, fits_together, layout_problems
-from verl_trgrpo.data.questions.context import REFUSED, Context, Found, Question
+from verl_trgrpo.data.questions.context import REFUSED, Context, DataQuestion, Found
 from verl_trgrpo.data.questions.repeats import SeenPrompts
 from verl_trgrpo.data.questions.single_rows import ask_row
 from verl_trgrpo.data.questions.whole_files import WholeFile
 from verl_trgrpo.data.rows import COLUMNS, RawRow, UnreadableFileError
-from verl_trgrpo.data.verl_files import DataFile, open_as_verl
+from verl_trgrpo.data.verl_files import DataFile, open_as_verl, spread
 
 Watch = Callable[[str, DataFile, Iterator[RawRow]], Iterator[RawRow]]
 """Takes name, file and rows, and yields the rows, to look at each of them, too."""
@@ -35,41 +35,63 @@ class Questions:
         prompt_key: str = "prompt",
         watch: Watch = lambda name, file, rows: rows,
     ) -> Iterator[Found]:
-        """Ask the files of a role, given by name as `opened` returns them: files, columns, and every row."""
+        """Ask the files of a role, given by name as `open_data_file` returns them: files, columns, and every row."""
         sound = {name: file for name, file in files.items() if isinstance(file, DataFile)}
         for name, file in files.items():
             if isinstance(file, UnreadableFileError):
-                yield Found(Question.FILE, Level.ERROR, str(file), name)
+                yield Found(DataQuestion.FILE, Level.ERROR, str(file), name)
                 continue
             if not file.rows:
-                yield Found(Question.FILE, Level.ERROR, "it has no rows; build the file again", name)
+                yield Found(DataQuestion.FILE, Level.ERROR, "it has no rows; build the file again", name)
             for remark in column_remarks(file.schema, prompt_key):
                 yield Found(*remark, name)
         yield from fits_together(sound)
         for name, file in sound.items():
             if layout_problems(file.schema, prompt_key):
-                for question in [*Question][2:]:
+                for question in [*DataQuestion][2:]:
                     yield Found(question, Level.NOT_CHECKED, f"{name}: correct the columns first", name)
             else:
                 rows = file.read((*COLUMNS, "agent_name"), prompt_key)
-                yield from self.rows(role, name, watch(name, file, rows), file.path)
+                most = self._context.most_scored
+                scored = None if most is None or file.rows <= most else frozenset(spread(file.rows, most))
+                yield from self.rows(role, name, watch(name, file, rows), file.path, scored)
 
-    def rows(self, role: str, name: str, rows: Iterable[RawRow], path: Path | None = None) -> Iterator[Found]:
-        """Ask the rows of one file, and the file as a whole; `path` is that of a file which is there."""
+    def rows(
+        self,
+        role: str,
+        name: str,
+        rows: Iterable[RawRow],
+        path: Path | None = None,
+        scored: Collection[int] | None = None,
+    ) -> Iterator[Found]:
+        """Ask the rows of one file, and the file as a whole.
+
+        Args:
+            role: of the file.
+            name: of the file.
+            rows: all of them.
+            path: of a file that is there.
+            scored: numbers of the rows whose ground truths are scored; None for all.
+        """
         whole = WholeFile(self._context, role)
         number = 0
         try:
             for row in rows:
                 literal = False
-                for remark in ask_row(row, self._context):
-                    literal = literal or remark[0] == Question.LITERAL
+                for remark in ask_row(row, self._context, scored is None or number in scored):
+                    literal = literal or remark[0] == DataQuestion.LITERAL
                     yield Found(*remark, name, number)
                 for remark in self._seen.remarks(role, row, (name, number)):
                     yield Found(*remark, name, number)
-                whole.add(row, number, literal)
+                whole.add(row, number, literal, scored is None or number in scored)
                 number += 1
         except UnreadableFileError as error:
-            yield Found(Question.FILE, Level.ERROR, f"{error} (after {number} rows)", name)
+            yield Found(DataQuestion.FILE, Level.ERROR, f"{error} (after {number} rows)", name)
+        if scored is not None and whole.scored:
+            reason = (
+                f"the ground truths of {len(scored)} of {number} rows were scored; `verl-trgrpo data check` scores all"
+            )
+            yield Found(DataQuestion.GOLD, Level.NOT_CHECKED, f"{name}: {reason}", name)
         for remark in whole.remarks(path):
             yield Found(*remark, name)
 
@@ -78,7 +100,7 @@ class Questions:
         return self._seen.count(role)
 
 
-def opened(path: Path) -> DataFile | UnreadableFileError:
+def open_data_file(path: Path) -> DataFile | UnreadableFileError:
     """Open a file as veRL does, or return why that is not possible."""
     try:
         return open_as_verl(path)
@@ -88,7 +110,7 @@ def opened(path: Path) -> DataFile | UnreadableFileError:
 
 def summaries(found: Iterable[Found]) -> list[tuple[Level, str]]:
     """Return level and text of the first three different findings of each file and question, and how many others there are."""
-    by_question: dict[tuple[str, Question, Level], dict[str, list[Found]]] = {}
+    by_question: dict[tuple[str, DataQuestion, Level], dict[str, list[Found]]] = {}
     for each in found:
         by_message = by_question.setdefault((each.file, each.question, each.level), {})
         by_message.setdefault(each.message, []).append(each)
@@ -104,7 +126,7 @@ def summaries(found: Iterable[Found]) -> list[tuple[Level, str]]:
     return texts
 
 
-def usable(found: Iterable[Found], refused: Collection[Question] = REFUSED) -> list[str]:
+def usable(found: Iterable[Found], refused: Collection[DataQuestion] = REFUSED) -> list[str]:
     """Return what is found of rows that can be used, as texts.
 
     Raises:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from verl_trgrpo.common.findings import Level
 from verl_trgrpo.common.text import first_line
-from verl_trgrpo.data.questions.context import Found, Question, Remark
+from verl_trgrpo.data.questions.context import DataQuestion, Found, Remark
 from verl_trgrpo.data.rows import REQUIRED_COLUMNS
 from verl_trgrpo.data.verl_files import DataFile
 
@@ -62,16 +62,16 @@ def layout_problems(schema: pa.Schema, prompt_key: str = "prompt") -> list[str]:
 def column_remarks(schema: pa.Schema, prompt_key: str = "prompt") -> Iterator[Remark]:
     """Ask whether a file has the columns that veRL and the rewards read, with their types, and none that veRL uses itself."""
     for problem in layout_problems(schema, prompt_key):
-        yield Question.COLUMNS, Level.ERROR, problem
+        yield DataQuestion.COLUMNS, Level.ERROR, problem
     for name in dict.fromkeys(schema.names):
         remedy = "rename or drop the column"
         if name in RESERVED_COLUMNS:
-            yield Question.COLUMNS, Level.ERROR, f"column {name}: {RESERVED_COLUMNS[name]}; {remedy}"
+            yield DataQuestion.COLUMNS, Level.ERROR, f"column {name}: {RESERVED_COLUMNS[name]}; {remedy}"
         elif name in _REPLACED and name != prompt_key:
             reason = "nothing reads its values, because veRL replaces the column"
-            yield Question.COLUMNS, Level.WARNING, f"column {name}: {reason}; {remedy}"
+            yield DataQuestion.COLUMNS, Level.WARNING, f"column {name}: {reason}; {remedy}"
     if "extra_info" not in schema.names:
-        yield Question.COLUMNS, Level.WARNING, "missing column extra_info; veRL then gives every row the index 0"
+        yield DataQuestion.COLUMNS, Level.WARNING, "missing column extra_info; veRL then gives every row the index 0"
 
 
 def _type_problem(name: str, kind: pa.DataType, prompt_key: str) -> str:
@@ -119,16 +119,16 @@ def fits_together(files: Mapping[str, DataFile]) -> Iterator[Found]:
             datasets.concatenate_datasets([*fitting, one_row(schema)])
         except Exception as error:  # the library raises several types
             reason = f"{shown or first_line(error)}; veRL cannot load these together; cast one of the two"
-            yield Found(Question.COLUMNS, Level.ERROR, reason, name)
+            yield Found(DataQuestion.COLUMNS, Level.ERROR, reason, name)
             continue
         fitting.append(one_row(schema))
         if difference and "missing" in difference and difference[0] != "agent_name":
-            yield Found(Question.COLUMNS, Level.WARNING, f"{shown}; veRL fills in null", name)
+            yield Found(DataQuestion.COLUMNS, Level.WARNING, f"{shown}; veRL fills in null", name)
     if any("agent_name" in files[name].schema.names for name in names):
         for name in names:
             if "agent_name" not in files[name].schema.names:
                 reason = "lacks the column agent_name, which another file has, so veRL fills in null; add the column"
-                yield Found(Question.COLUMNS, Level.ERROR, reason, name)
+                yield Found(DataQuestion.COLUMNS, Level.ERROR, reason, name)
 
 
 def first_difference(one: pa.Schema, other: pa.Schema) -> tuple[str, str, str] | None:

@@ -11,7 +11,7 @@ from verl_trgrpo.common.findings import Level
 from verl_trgrpo.data.rows import RawRow
 
 
-class Question(str, enum.Enum):
+class DataQuestion(str, enum.Enum):
     """The questions, in the order of a report; docs/data.md says what each finds. All but the first two read rows."""
 
     FILE = "file"
@@ -26,13 +26,15 @@ class Question(str, enum.Enum):
     OVERLAP = "overlap"
 
 
-REFUSED = frozenset({Question.FILE, Question.COLUMNS, Question.PROMPT, Question.TAGS, Question.TRUTH})
+REFUSED = frozenset(
+    {DataQuestion.FILE, DataQuestion.COLUMNS, DataQuestion.PROMPT, DataQuestion.TAGS, DataQuestion.TRUTH}
+)
 """Questions whose errors say that no reward or model can use the rows, so that builders and evaluations refuse them."""
 
-TRAIN, TEST = "train", "test"
+TRAIN_ROLE, TEST_ROLE = "train", "test"
 """Roles of files."""
 
-Remark = tuple[Question, Level, str]
+Remark = tuple[DataQuestion, Level, str]
 """A question, a level and a message, without a place."""
 
 
@@ -40,7 +42,7 @@ Remark = tuple[Question, Level, str]
 class Found:
     """One finding: its question, level and message, the name of the file and the row, from 0; None for the file as a whole."""
 
-    question: Question
+    question: DataQuestion
     level: Level
     message: str
     file: str
@@ -58,8 +60,11 @@ class Tasks(Protocol):
     def scores(self, row: RawRow) -> bool:
         """Return whether a reward that can be asked here scores the row."""
 
-    def remarks(self, row: RawRow) -> Iterator[Remark]:
-        """Ask whether the row has a reward, which understands its ground truth, and whether this is the prompt's own."""
+    def source_remarks(self, row: RawRow) -> Iterator[Remark]:
+        """Ask whether the row has a reward."""
+
+    def truth_remarks(self, row: RawRow) -> Iterator[Remark]:
+        """Ask whether the reward understands the ground truth, and whether this is the prompt's own."""
 
     def key(self, row: RawRow) -> str | None:
         """Return a text that rows share which ask the same in other words, after a noun and a colon, or None."""
@@ -81,6 +86,7 @@ class Context:
         other_agents: level of other names.
         missing_truth: level of a ground truth that is empty or not finite; None where nothing reads it.
         compares: test rows are for judging what was trained on the train rows.
+        most_scored: rows of a file whose ground truths are scored, evenly spread; None for all.
     """
 
     tasks: Tasks
@@ -88,3 +94,4 @@ class Context:
     other_agents: Level = Level.ERROR
     missing_truth: Level | None = Level.ERROR
     compares: bool = True
+    most_scored: int | None = None

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from verl_trgrpo.common.findings import Level
 from verl_trgrpo.common.text import shorten
-from verl_trgrpo.data.questions.context import TEST, TRAIN, Context, Question, Remark
+from verl_trgrpo.data.questions.context import TEST_ROLE, TRAIN_ROLE, Context, DataQuestion, Remark
 from verl_trgrpo.data.rows import RawRow, ground_truth_of, row_keys
 
 _Place = tuple[str, int]
@@ -18,9 +18,9 @@ class SeenPrompts:
 
     def __init__(self, context: Context) -> None:
         self._context = context
-        self._different = {TRAIN: 0, TEST: 0}
+        self._different = {TRAIN_ROLE: 0, TEST_ROLE: 0}
         # By role: hash of a key of equal prompts -> first row that has it, and its ground truth.
-        self._first: dict[str, dict[int, tuple[_Place, str]]] = {TRAIN: {}, TEST: {}}
+        self._first: dict[str, dict[int, tuple[_Place, str]]] = {TRAIN_ROLE: {}, TEST_ROLE: {}}
 
     def remarks(self, role: str, row: RawRow, place: _Place) -> Iterator[Remark]:
         """Ask whether a prompt is new among files of its role, and a test prompt not in a train file; remember it.
@@ -37,13 +37,13 @@ class SeenPrompts:
             if key.startswith("text:") and not self._are_equal(row, truth, other_truth):
                 golds = f"{shorten(ground_truth_of(row), 60)}, there {shorten(json.loads(other_truth), 60)}"
                 # Published test sets, such as PopQA, ask the same of different things; training would punish right answers.
-                level = Level.ERROR if role == TRAIN else Level.WARNING
-                yield Question.DUPLICATES, level, f"same prompt as {_shown(where)}, another ground truth: {golds}"
-            elif role == TRAIN:
-                yield Question.DUPLICATES, Level.WARNING, _same(key, where)
-        for key, where, _ in self._met(TRAIN, keys)[:1] if role == TEST and self._context.compares else []:
-            remedy = "leave it out of the train files (verl-trgrpo data decontaminate)"
-            yield Question.OVERLAP, Level.ERROR, f"{_same(key, where)}; {remedy}"
+                level = Level.ERROR if role == TRAIN_ROLE else Level.WARNING
+                yield DataQuestion.DUPLICATES, level, f"same prompt as {_shown(where)}, another ground truth: {golds}"
+            elif role == TRAIN_ROLE:
+                yield DataQuestion.DUPLICATES, Level.WARNING, _same(key, where)
+        for key, where, _ in self._met(TRAIN_ROLE, keys)[:1] if role == TEST_ROLE and self._context.compares else []:
+            remedy = "remove the train row (verl-trgrpo data decontaminate)"
+            yield DataQuestion.OVERLAP, Level.ERROR, f"{_same(key, where)}; {remedy}"
         for key in keys:
             self._first[role].setdefault(hash(key), (place, truth))
 

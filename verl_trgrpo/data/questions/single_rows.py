@@ -8,7 +8,7 @@ from typing import Any
 
 from verl_trgrpo.common.findings import Level
 from verl_trgrpo.common.text import shorten
-from verl_trgrpo.data.questions.context import Context, Question, Remark
+from verl_trgrpo.data.questions.context import Context, DataQuestion, Remark
 from verl_trgrpo.data.rows import (
     RESERVED_KEYS,
     RawRow,
@@ -23,16 +23,17 @@ ROLES = ("system", "user", "assistant", "tool", "developer")
 _LAST_ROLES = ("user", "tool")
 
 
-def ask_row(row: RawRow, context: Context) -> Iterator[Remark]:
-    """Yield what is wrong with a row, also by its reward, which gets only prompts and ground truths that can be read."""
+def ask_row(row: RawRow, context: Context, scored: bool = True) -> Iterator[Remark]:
+    """Yield what is wrong with a row, where it is `scored` also by its reward, which gets what can be read."""
     yield from _source_remarks(row)
     yield from _agent_remarks(row, context)
     yield from _reserved_remarks(row)
     yield from _prompt_remarks(row)
     truth = [*_truth_remarks(row, context)]
     yield from truth
-    if is_chat(row.get("prompt")) and not any(level is Level.ERROR for _, level, _ in truth):
-        yield from context.tasks.remarks(row)
+    yield from context.tasks.source_remarks(row)
+    if scored and is_chat(row.get("prompt")) and not any(level is Level.ERROR for _, level, _ in truth):
+        yield from context.tasks.truth_remarks(row)
 
 
 def has_source(row: RawRow) -> bool:
@@ -43,7 +44,7 @@ def has_source(row: RawRow) -> bool:
 
 def _source_remarks(row: RawRow) -> Iterator[Remark]:
     if not has_source(row):
-        yield Question.COLUMNS, Level.ERROR, f"data_source is {shorten(row.get('data_source'))}; it must be a name"
+        yield DataQuestion.COLUMNS, Level.ERROR, f"data_source is {shorten(row.get('data_source'))}; it must be a name"
 
 
 def _agent_remarks(row: RawRow, context: Context) -> Iterator[Remark]:
@@ -51,10 +52,10 @@ def _agent_remarks(row: RawRow, context: Context) -> Iterator[Remark]:
         return
     agent = row["agent_name"]
     if agent is None:
-        yield Question.COLUMNS, Level.ERROR, "agent_name is null; veRL fails for these rows, name one"
+        yield DataQuestion.COLUMNS, Level.ERROR, "agent_name is null; veRL fails for these rows, name one"
     elif agent not in context.agents:
         message = f"agent_name is {shorten(agent)}; the agent loops here are {', '.join(sorted(context.agents))}"
-        yield Question.COLUMNS, context.other_agents, message
+        yield DataQuestion.COLUMNS, context.other_agents, message
 
 
 def _reserved_remarks(row: RawRow) -> Iterator[Remark]:
@@ -62,31 +63,39 @@ def _reserved_remarks(row: RawRow) -> Iterator[Remark]:
     for key in sorted(RESERVED_KEYS & extra_info.keys()):
         if extra_info[key] is not None:
             reason = "is what a rollout tells the reward, which ignores a row's; rename or drop the field"
-            yield Question.COLUMNS, Level.ERROR, f"extra_info.{key} {reason} ({shorten(extra_info[key], 60)})"
+            yield DataQuestion.COLUMNS, Level.ERROR, f"extra_info.{key} {reason} ({shorten(extra_info[key], 60)})"
 
 
 def _prompt_remarks(row: RawRow) -> Iterator[Remark]:
     """Ask whether a prompt is a chat that the user ends, without what the template adds or the response begins with."""
     prompt: Any = row.get("prompt")
     if not is_chat(prompt):
-        yield Question.PROMPT, Level.ERROR, f"the prompt is {shorten(prompt)}; it must be a list of chat messages"
+        yield DataQuestion.PROMPT, Level.ERROR, f"the prompt is {shorten(prompt)}; it must be a list of chat messages"
         return
     texts = [content_text(message["content"]) for message in prompt]
     roles = [message.get("role") for message in prompt]
     for number, (role, text) in enumerate(zip(roles, texts, strict=True)):
         if role not in ROLES:
-            yield Question.PROMPT, Level.ERROR, f"message {number} has the role {shorten(role)}; use {', '.join(ROLES)}"
+            yield (
+                DataQuestion.PROMPT,
+                Level.ERROR,
+                f"message {number} has the role {shorten(role)}; use {', '.join(ROLES)}",
+            )
         if not text.strip():
-            yield Question.PROMPT, Level.ERROR, f"message {number} ({role}) is empty"
+            yield DataQuestion.PROMPT, Level.ERROR, f"message {number} ({role}) is empty"
     if roles[-1] not in _LAST_ROLES:
-        yield Question.PROMPT, Level.ERROR, f"the role of the last message is {shorten(roles[-1])}; it must be the user"
+        yield (
+            DataQuestion.PROMPT,
+            Level.ERROR,
+            f"the role of the last message is {shorten(roles[-1])}; it must be the user",
+        )
     content = "\n".join(texts)
     if found := chat_tags(content):
         reason = "remove the tag, the chat template adds such tags a second time"
-        yield Question.TAGS, Level.ERROR, f"the prompt contains {', '.join(found)}; {reason}"
+        yield DataQuestion.TAGS, Level.ERROR, f"the prompt contains {', '.join(found)}; {reason}"
     if content.rstrip().endswith("<think>"):
         reason = "which belongs to the response; remove the tag"
-        yield Question.TAGS, Level.ERROR, f"the prompt ends with an opened <think>, {reason}"
+        yield DataQuestion.TAGS, Level.ERROR, f"the prompt ends with an opened <think>, {reason}"
 
 
 def _truth_remarks(row: RawRow, context: Context) -> Iterator[Remark]:
@@ -96,24 +105,32 @@ def _truth_remarks(row: RawRow, context: Context) -> Iterator[Remark]:
         return
     if not isinstance(row.get("reward_model"), Mapping):
         reason = "it must be a struct with ground_truth"
-        yield Question.TRUTH, Level.ERROR, f"reward_model is {shorten(row.get('reward_model'))}; {reason}"
+        yield DataQuestion.TRUTH, Level.ERROR, f"reward_model is {shorten(row.get('reward_model'))}; {reason}"
         return
     truth = alternatives = ground_truth_of(row)
     if isinstance(truth, Mapping):  # other keys may hold what no reward reads
         alternatives = next((truth[key] for key in ("target", "solution_text_format") if key in truth), truth)
     leaves = list(_leaves(alternatives))
     if all(leaf is None or _is_blank(leaf) for leaf in leaves):
-        yield Question.TRUTH, level, f"reward_model.ground_truth is {shorten(truth)}; it must not be empty"
+        yield DataQuestion.TRUTH, level, f"reward_model.ground_truth is {shorten(truth)}; it must not be empty"
     elif any(isinstance(leaf, float) and not math.isfinite(leaf) for leaf in leaves):
-        yield Question.TRUTH, level, f"reward_model.ground_truth is {shorten(truth)}; it must be finite, or a string"
+        yield (
+            DataQuestion.TRUTH,
+            level,
+            f"reward_model.ground_truth is {shorten(truth)}; it must be finite, or a string",
+        )
     elif isinstance(alternatives, list) and any(map(_is_blank, alternatives)):
-        yield Question.TRUTH, level, f"reward_model.ground_truth {shorten(truth)} accepts an empty answer"
+        yield DataQuestion.TRUTH, level, f"reward_model.ground_truth {shorten(truth)} accepts an empty answer"
     elif isinstance(truth, Mapping) and "solution_text_format" in truth:
         return  # of Knights and Knaves; the reward reads this field alone
     elif level is Level.ERROR and not context.tasks.scores(row):
         for other in [leaf for leaf in leaves if not isinstance(leaf, str)][:1]:
             reason = "most rewards need a string"
-            yield Question.TRUTH, Level.WARNING, f"reward_model.ground_truth holds a {type(other).__name__}; {reason}"
+            yield (
+                DataQuestion.TRUTH,
+                Level.WARNING,
+                f"reward_model.ground_truth holds a {type(other).__name__}; {reason}",
+            )
 
 
 def _is_blank(value: Any) -> bool:

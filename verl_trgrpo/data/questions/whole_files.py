@@ -9,7 +9,7 @@ from pathlib import Path
 
 from verl_trgrpo.common.findings import Level
 from verl_trgrpo.common.text import shorten
-from verl_trgrpo.data.questions.context import TRAIN, Context, Question, Remark
+from verl_trgrpo.data.questions.context import TRAIN_ROLE, Context, DataQuestion, Remark
 from verl_trgrpo.data.rows import RawRow, content_text, ground_truth_of, is_chat, normalize_text, row_keys
 from verl_trgrpo.data.sources import message_of_test_file, says_test
 
@@ -47,7 +47,7 @@ class WholeFile:
 
     def __init__(self, context: Context, role: str) -> None:
         self._context, self._role = context, role
-        self._rows = self._literal = 0
+        self.scored = self._literal = 0
         self._says_test = False
         self._prompts: Counter[int] = Counter()
         self._truths: Counter[int] = Counter()
@@ -57,9 +57,9 @@ class WholeFile:
         self._leaked: Counter[str] = Counter()
         self._first: dict[str, int] = {}
 
-    def add(self, row: RawRow, number: int, literal: bool) -> None:
-        """Add a row, with its number and whether its ground truth is only compared literally."""
-        self._rows += 1
+    def add(self, row: RawRow, number: int, literal: bool, scored: bool) -> None:
+        """Add a row, with its number, whether its ground truth is only compared literally, and whether that was asked."""
+        self.scored += scored and self._context.tasks.scores(row)
         self._literal += literal
         self._says_test = self._says_test or says_test(row)
         keys = row_keys(row)
@@ -91,21 +91,21 @@ class WholeFile:
 
     def remarks(self, path: Path | None) -> Iterator[Remark]:
         """Yield the remarks about the file; `path` is that of a file which is there."""
-        if self._role == TRAIN and (message := message_of_test_file(path, self._says_test)):
-            yield Question.FILE, Level.WARNING, message
-        if self._rows >= _FEWEST and self._literal >= LITERAL_SHARE * self._rows:
+        if self._role == TRAIN_ROLE and (message := message_of_test_file(path, self._says_test)):
+            yield DataQuestion.FILE, Level.WARNING, message
+        if self.scored >= _FEWEST and self._literal >= LITERAL_SHARE * self.scored:
             reason = (
-                f"{self._literal} of {self._rows} ground truths are only compared literally, so right answers get 0"
+                f"{self._literal} of {self.scored} ground truths are only compared literally, so right answers get 0"
             )
             remedy = "put the answers alone into reward_model.ground_truth, in LaTeX or as numbers"
-            yield Question.LITERAL, Level.ERROR, f"{reason}; {remedy}"
+            yield DataQuestion.LITERAL, Level.ERROR, f"{reason}; {remedy}"
         different, rows = len(self._prompts), self._prompts.total()
         for truth, count in self._truths.most_common(1):
             if different >= _FEWEST and count >= _NEARLY_ALL * different:
                 reason = f"{count} of {different} different prompts have the ground truth {self._shown[truth]}"
                 remedy = "build the file again"
                 yield (
-                    Question.TRUTH,
+                    DataQuestion.TRUTH,
                     Level.WARNING,
                     f"{reason}, so one answer gets full marks nearly everywhere; {remedy}",
                 )
@@ -113,10 +113,10 @@ class WholeFile:
             fewest = _FEWEST if way in (_LAST, _LINES) else 1
             if count >= max(fewest, _NEARLY_ALL * self._stated[way]):
                 reason = f"{count} prompts state their ground truth as {way} (first: row {self._first[way]})"
-                yield Question.TRUTH, Level.WARNING, f"{reason}; remove the answer, which a policy would copy"
-        if self._role == TRAIN and rows >= _FEWEST and rows - different > _MANY * rows:
+                yield DataQuestion.TRUTH, Level.WARNING, f"{reason}; remove the answer, which a policy would copy"
+        if self._role == TRAIN_ROLE and rows >= _FEWEST and rows - different > _MANY * rows:
             message = f"has {different} different prompts in {rows} rows; remove the repeated ones"
-            yield Question.DUPLICATES, Level.WARNING, message
+            yield DataQuestion.DUPLICATES, Level.WARNING, message
 
 
 def _holds(text: str, stated: str) -> bool:
