@@ -93,7 +93,6 @@ lint: install $(CFFCONVERT)/bin/cffconvert
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/python .ci/budget.py
 	$(CFFCONVERT)/bin/cffconvert --validate --infile CITATION.cff
 	@# Not --quiet, with which nothing counts as a warning.
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict 2>&1 | sed '/^INFO/d'

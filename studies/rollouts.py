@@ -25,7 +25,7 @@ from verl_trgrpo.data.rows import SINGLE_TURN, Row
 from verl_trgrpo.evaluation.checkpoint import config_of_run, find_model, merged_model
 from verl_trgrpo.evaluation.evaluate import load_evaluable_rows
 from verl_trgrpo.tasks import compute_score
-from verl_trgrpo.tasks.answer_form import reward_input
+from verl_trgrpo.tasks.reward_input import reward_input
 from verl_trgrpo.verl_plugin.cpu.attention import GROUPED
 
 # A step takes about as long for 64 responses as for 8: what takes time is reading the weights.

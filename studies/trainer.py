@@ -46,8 +46,8 @@ from verl_trgrpo.core import (
 )
 from verl_trgrpo.demos.puzzles import CHECKPOINT
 from verl_trgrpo.tasks import compute_score
-from verl_trgrpo.tasks.answer_form import reward_input
 from verl_trgrpo.tasks.registry import find_reward
+from verl_trgrpo.tasks.reward_input import reward_input
 from verl_trgrpo.verl_plugin.cpu.attention import GROUPED
 
 # What an arm's weights are; what is left out is GRPO's.

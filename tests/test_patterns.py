@@ -13,7 +13,7 @@ from tests.pattern_steps import METHODS, WHOLE, Search, pumps, repeated, squares
 
 # What they read is short.
 SHORT = {
-    "tasks.math.answers._POINT": "a part of an answer",
+    "judge.answers._POINT": "a part of an answer",
     "tasks.math.words._MARKUP": "a row's question",
     "tasks.math.words._FORMULA": "a row's question",
     "tasks.reasoning_gym.rows._QUOTED": "a row's question",
@@ -78,7 +78,7 @@ def too_slow(root, patterns):
         place = place.removeprefix(f"{root.name}.")
         for front, piece in squares(pattern, way):
             # The mathematics makes gaps single before it reads an answer.
-            if not (piece.isspace() and place.startswith("tasks.math.")):
+            if not (piece.isspace() and place.startswith("judge.")):
                 slow.setdefault((place, pattern.pattern, way), (front, piece))
     return slow
 

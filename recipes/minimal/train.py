@@ -101,8 +101,8 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig
 from verl_trgrpo.core import ClipRange, TokenStatistic, TokenWeighting, compute_policy_loss, make_shaping
 from verl_trgrpo.core.advantages import group_relative_advantages
 from verl_trgrpo.tasks import compute_score
-from verl_trgrpo.tasks.answer_form import reward_input
 from verl_trgrpo.tasks.registry import find_reward
+from verl_trgrpo.tasks.reward_input import reward_input
 
 
 class Row(NamedTuple):

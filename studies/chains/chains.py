@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 
@@ -63,6 +63,9 @@ class Training:
         samples: responses to each prompt, a group.
         mini_prompts: prompts in an update.
         decay: whether the learning rate falls linearly, to 0 after the last step.
+        clip_high: the ratio is clipped above 1 + clip_high.
+        cispo: whether the clipped ratio is a constant factor of the gradient (CISPO, arXiv 2506.13585), without a lower bound,
+            so that no token loses its gradient.
     """
 
     optimizer: str
@@ -72,6 +75,8 @@ class Training:
     samples: int = 8
     mini_prompts: int = 4
     decay: bool = False
+    clip_high: float = 0.2
+    cispo: bool = False
 
 
 # Weights: shaping, its parameters, and what is done to the weights of a mini-batch afterwards.
@@ -257,10 +262,11 @@ class Batch:
 
     Args:
         prompts: (seeds, prompts) numbers.
-        contexts: (seeds, prompts, samples, tokens) numbers of the contexts that tokens were sampled from.
+        contexts: (seeds, prompts, samples, tokens) numbers of the contexts that tokens were sampled from, of a `HiddenLayer`.
         tokens: (seeds, prompts, samples, tokens).
         log_probs: of the tokens under the policy that sampled them.
         advantages: of the tokens.
+        rewards: (seeds, prompts, samples).
     """
 
     prompts: torch.Tensor
@@ -268,6 +274,7 @@ class Batch:
     tokens: torch.Tensor
     log_probs: torch.Tensor
     advantages: torch.Tensor
+    rewards: torch.Tensor
 
     def part(self, some: slice) -> Batch:
         """Return the responses to some of the prompts."""
@@ -277,6 +284,41 @@ class Batch:
 def token_log_probs(parameters: Parameters, batch: Batch) -> torch.Tensor:
     """Return log-probabilities of the tokens, (seeds, prompts, samples, tokens); contexts are shared within a group."""
     return _chosen(policy_logits(parameters, batch.prompts).log_softmax(-1), batch.contexts, batch.tokens)
+
+
+class Network(Protocol):
+    """A kind of policy: how it samples, and how it computes what a loss needs."""
+
+    def sample(self, parameters: Parameters, prompts: torch.Tensor, samples: int, generator: torch.Generator) -> Batch:
+        """Sample responses to prompts (seeds, n)."""
+
+    def tokens(self, parameters: Parameters, batch: Batch, entropy: bool) -> tuple[torch.Tensor, torch.Tensor | None]:
+        """Return log-probabilities of the tokens and, if asked for, entropies without gradient where they were chosen."""
+
+
+class HiddenLayer:
+    """The policy of this module."""
+
+    def sample(self, parameters: Parameters, prompts: torch.Tensor, samples: int, generator: torch.Generator) -> Batch:
+        """Sample responses to prompts (seeds, n)."""
+        return sample_batch(parameters, prompts, samples, generator)
+
+    def tokens(self, parameters: Parameters, batch: Batch, entropy: bool) -> tuple[torch.Tensor, torch.Tensor | None]:
+        """Return log-probabilities of the tokens and, if asked for, entropies without gradient where they were chosen."""
+        log_probs = policy_logits(parameters, batch.prompts).log_softmax(-1)
+        found = _chosen(log_probs, batch.contexts, batch.tokens)
+        if not entropy:
+            return found, None
+        every = entropies(log_probs.detach())
+        return found, every.gather(-1, batch.contexts.flatten(2)).view_as(found)
+
+
+HIDDEN_LAYER = HiddenLayer()
+
+
+def entropies(log_probs: torch.Tensor) -> torch.Tensor:
+    """Return the entropy of distributions over the last dimension, in nats."""
+    return -(log_probs.exp() * log_probs).sum(-1)
 
 
 def _chosen(log_probs: torch.Tensor, contexts: torch.Tensor, tokens: torch.Tensor) -> torch.Tensor:
@@ -305,28 +347,60 @@ def sample_batch(parameters: Parameters, prompts: torch.Tensor, samples: int, ge
     answers = bounds.gather(2, after.expand(-1, -1, -1, VOCABULARY))
     tokens = torch.cat([tokens, draw(answers, noise[:, :, LAST, :, None].contiguous())], -1)
     before = torch.arange(LAST).expand(seeds, n, samples, -1)
-    a, b, c = (digit[prompts] for digit in prompt_digits())
-    right = (decided == ((a + b) % DIGITS)[..., None]) & (tokens[..., LAST] == ((a + b + c) % DIGITS)[..., None])
+    contexts = torch.cat([before, after], -1)
+    return judged_batch(prompts, tokens, _chosen(log_probs, contexts, tokens), contexts)
+
+
+def judged_batch(
+    prompts: torch.Tensor, tokens: torch.Tensor, log_probs: torch.Tensor, contexts: torch.Tensor | None = None
+) -> Batch:
+    """Reward responses to prompts (seeds, n), and compare them within their groups; see `Batch`."""
+    seeds, n, samples, _ = tokens.shape
+    a, b, c = (digit[prompts][..., None] for digit in prompt_digits())
+    right = (tokens[..., FIRST] == (a + b) % DIGITS) & (tokens[..., LAST] == (a + b + c) % DIGITS)
     rewards = right.float().flatten()[:, None]
     groups = torch.arange(seeds * n).repeat_interleave(samples)
     advantages = group_relative_advantages(rewards, torch.ones_like(rewards), groups)
     advantages = advantages.view(seeds, n, -1, 1).expand(-1, -1, -1, LENGTH)
-    contexts = torch.cat([before, after], -1)
-    return Batch(prompts, contexts, tokens, _chosen(log_probs, contexts, tokens), advantages)
+    rewards = rewards.view(seeds, n, -1)
+    return Batch(prompts, tokens if contexts is None else contexts, tokens, log_probs, advantages, rewards)
 
 
-def seeds_loss(parameters: Parameters, batch: Batch, weighting: TokenWeighting) -> torch.Tensor:
-    """Return the sum over seeds of the token-mean policy loss of `verl_trgrpo.core`, one seed in each row."""
-    log_probs = token_log_probs(parameters, batch).flatten(1)
+# Weights of the tokens of a mini-batch from the mini-batch, current probabilities and entropies.
+Rule = Callable[[Batch, torch.Tensor, torch.Tensor], torch.Tensor]
+
+
+def seeds_loss(
+    parameters: Parameters,
+    batch: Batch,
+    weighting: TokenWeighting,
+    rule: Rule | None = None,
+    training: Training | None = None,
+    network: Network = HIDDEN_LAYER,
+) -> torch.Tensor:
+    """Return the sum over seeds of the token-mean policy loss of `verl_trgrpo.core`, one seed in each row.
+
+    The weights of a rule multiply the tokens' losses outside the clip, as those of `weighting` do.
+    """
+    log_probs, entropy = network.tokens(parameters, batch, rule is not None)
+    old, weights, high = batch.log_probs, None, training.clip_high if training else 0.2
+    if rule is not None:
+        assert entropy is not None
+        weights = rule(batch, log_probs.detach().exp(), entropy)
+    if training and training.cispo:
+        bounded = (log_probs.detach() - old).exp().clamp(max=1 + high)
+        old, weights = log_probs.detach(), bounded if weights is None else weights * bounded
+    log_probs = log_probs.flatten(1)
     return (
         len(log_probs)
         * compute_policy_loss(
             log_probs,
-            old_log_prob=batch.log_probs.flatten(1),
+            old_log_prob=old.flatten(1),
             advantages=batch.advantages.flatten(1),
             response_mask=torch.ones_like(log_probs),
             weighting=weighting,
-            clip=ClipRange(),
+            clip=ClipRange(high=high),
+            rollout_is_weights=None if weights is None else weights.flatten(1),
             loss_agg_mode="seq-mean-token-mean",
         ).loss
     )
@@ -347,6 +421,8 @@ def train_policies(
     rates: torch.Tensor,
     seed: int,
     look: Callable[[int, Parameters], None] = lambda step, parameters: None,
+    rule: Callable[[Batch], Rule] | None = None,
+    network: Network = HIDDEN_LAYER,
 ) -> Parameters:
     """Train all seeds with one arm; arms with one `seed` see the same prompts and, with as many samples, the same random numbers.
 
@@ -357,6 +433,8 @@ def train_policies(
         rates: (seeds,) learning rates.
         seed: of prompts and sampling.
         look: is called after each step with its number and the parameters, which change afterwards; the last are returned.
+        rule: is called with each batch, and returns what weighs the tokens of its mini-batches.
+        network: what the parameters are those of.
     """
     of_prompts, of_samples = (torch.Generator().manual_seed(one) for one in (seed, seed + 10**6))
     weighting = arm_weighting(arm, seed)
@@ -366,9 +444,11 @@ def train_policies(
     for step in range(training.steps):
         rate = rates[:, None, None] * (1 - step / training.steps if training.decay else 1)
         prompts = draw_prompts(train, training.prompts, of_prompts)
-        batch = sample_batch(parameters, prompts, training.samples, of_samples)
+        batch = network.sample(parameters, prompts, training.samples, of_samples)
+        weigh = rule(batch) if rule else None
         for part in updates(batch, training):
-            gradients = torch.autograd.grad(seeds_loss(parameters, part, weighting), parameters)
+            loss = seeds_loss(parameters, part, weighting, weigh, training, network)
+            gradients = torch.autograd.grad(loss, parameters)
             count += 1
             with torch.no_grad():
                 for parameter, gradient, (mean, square) in zip(parameters, gradients, moments, strict=True):

@@ -32,7 +32,7 @@ from verl_trgrpo.common.foreign import open_foreign
 from verl_trgrpo.common.options import Options, exit_code, parse_options
 from verl_trgrpo.common.progress import INTERRUPTIONS, Progress, handle_signals, interruptible, no_progress
 from verl_trgrpo.common.text import show
-from verl_trgrpo.compare.arms import Run, read_run
+from verl_trgrpo.compare.arms import Run, find_run
 from verl_trgrpo.compare.comparison import OUTCOME, compare_runs
 from verl_trgrpo.compare.tables import comparison_tables, figure_list, markdown_tables
 from verl_trgrpo.runs.environment import provenance
@@ -268,7 +268,7 @@ def finished_runs(study: Study, out: Path) -> dict[str, list[Run]]:
     """Read the finished runs of a study in `out`, by arm."""
     places = {arm: [run_directory(out, arm, seed) for seed in study.seeds] for arm in study.arms}
     return {
-        arm: [run for path in paths if path.is_dir() and (run := read_run(path)) and run.record.finished]
+        arm: [run for path in paths if path.is_dir() and (run := find_run(path)) and run.record.finished]
         for arm, paths in places.items()
     }
 

@@ -20,6 +20,7 @@ from tests.verl_plugin.test_ppo_loss import LENGTHS, micro_batch, nested
 from verl_trgrpo.checks.algorithm import loss_findings
 from verl_trgrpo.checks.view import RunView
 from verl_trgrpo.config import CONFIG_DIRECTORIES
+from verl_trgrpo.core import register_shaping
 
 ACTOR = "actor_rollout_ref.actor"
 WORDS = sorted(file.stem for place in CONFIG_DIRECTORIES for file in (place / "algorithm").glob("*.yaml"))
@@ -132,3 +133,32 @@ def test_weights_of_1_are_named(words):
         run = composition(word, *more, ONE[0], f"{ACTOR}.ppo_mini_batch_size={size}")
         found = [each.where.rpartition(".")[2] for each in loss_findings(RunView(run))]
         assert found == ([named] if named else [])
+
+
+@register_shaping("old_over_rollout")
+def old_over_rollout(old_log_prob, rollout_log_prob):
+    """IcePop's weight as a shaping of a user's own: k = p_old / p_rollout within bounds."""
+    k = (old_log_prob - rollout_log_prob).exp()
+    return torch.where((k >= 0.5) & (k <= 5.0), k, 0.0)
+
+
+CORRECTION = "algorithm.rollout_correction"
+OWN = ["shaping=custom", f"{SHAPING}.name=old_over_rollout", "actor_rollout_ref.rollout.calculate_log_probs=true"]
+TWICE = [*OWN, f"{CORRECTION}.rollout_is=token"]
+COINCIDE = {
+    "three policies": (OWN, None),
+    "bypass": ([*OWN, f"{CORRECTION}.bypass_mode=true"], "bypass_mode=false"),
+    "the same weights twice": ([*TWICE, f"{CORRECTION}.rollout_is_threshold=0.5_5.0"], "squared"),
+    "the same ratio twice, with other bounds": ([*TWICE, f"{CORRECTION}.rollout_is_threshold=2.0"], "squared"),
+    "a ratio of responses beside": ([*OWN, f"{CORRECTION}.rollout_is=sequence"], None),
+    "another shaping beside": (["shaping=sigmoid", *OWN[2:], f"{CORRECTION}.rollout_is=token"], None),
+}
+
+
+@pytest.mark.parametrize("updates", [1, 2])
+@pytest.mark.parametrize("case", COINCIDE)
+def test_inputs_that_are_equal_in_the_run_are_equal_in_the_probe(case, updates):
+    overrides, words = COINCIDE[case]
+    sizes = [ONE[0], f"{ACTOR}.ppo_mini_batch_size={64 // updates}"]
+    found = loss_findings(RunView(composition("grpo", *overrides, *sizes)))
+    assert [words in each.message for each in found] == ([True] if words else [])

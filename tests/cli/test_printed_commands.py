@@ -17,6 +17,7 @@ from verl_trgrpo.common.findings import InvalidInputError
 from verl_trgrpo.common.options import parse_options
 from verl_trgrpo.common.text import COMMAND_WORDS, typeable
 from verl_trgrpo.config import CONFIG_DIRECTORIES
+from verl_trgrpo.shell.starts import is_script
 
 ROOT = Path(__file__).parents[2]
 BEGIN = re.compile(rf"(?<![\w/.-])verl-trgrpo (?:{'|'.join(COMMAND_WORDS)})\b")
@@ -78,7 +79,7 @@ def check_parses(command: str, monkeypatch) -> None:
         assert all(NO_FILE.search(message) for message in parsed.value.messages), parsed.value
         return
     options = parsed.value.args[0]
-    if hasattr(options, "configuration"):
+    if hasattr(options, "configuration") and not is_script(options.config):
         source, overrides = options.configuration()
         if source.startswith("recipes/") or any((place / f"{source}.yaml").is_file() for place in CONFIG_DIRECTORIES):
             composed(overrides, ROOT / source if "/" in source else source)

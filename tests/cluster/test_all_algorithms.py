@@ -103,7 +103,7 @@ def trained(tiny_run, tmp_path_factory) -> Trained:
             broken.touch()
             save.release()
             ended = attempt.end()
-    logged = {step.number: step for step in MetricsLog(run_dir).read()}
+    logged = {step.number: step for step in MetricsLog(run_dir).read().line}
     last = planned[min(max(logged, default=1), len(planned)) - 1]
     assert len(logged) > len(planned), f"{len(logged)} lines, the last of {last}:\n{ended.output[-3000:]}"
     found = {choice: [] for choice in choices}

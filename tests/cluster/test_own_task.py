@@ -1,8 +1,10 @@
-"""A task of another package, with an agent loop: one step of training, and an evaluation of what was trained."""
+"""A task of another package, with an agent loop: one step of training with LoRA, and an evaluation of what was trained."""
 
 import json
 
 import pytest
+import torch
+from safetensors.torch import load_file
 
 from tests.cluster.eval_commands import evaluate
 from tests.cluster.training import Attempt, overrides
@@ -21,13 +23,18 @@ def data(tmp_path, monkeypatch):
     return tmp_path / "data"
 
 
-def test_a_task_of_another_package_is_trained_and_evaluated(tmp_path, tiny_run, data):
+def weights(directory):
+    return load_file(directory / "model.safetensors")
+
+
+def test_a_task_of_another_package_is_trained_with_lora_and_evaluated(tmp_path, tiny_run, data):
     run_dir, section = tmp_path / "run", "actor_rollout_ref.rollout"
     words = [
         *(word for word in overrides(tiny_run, run_dir, 1) if not word.startswith(("data.t", "data.v", "reward."))),
         "data.train_batch_size=4", f"data.train_files={data / 'train.parquet'}", f"data.val_files={data / 'test.parquet'}",
         f"{section}.agent.agent_loop_config_path={tmp_path / 'capitals' / 'agent_loops.yaml'}",
         f"+{section}.custom.hint.text=Think.", f"trainer.rollout_data_dir={run_dir / 'rollouts'}",
+        "actor_rollout_ref.model.lora_rank=4", "actor_rollout_ref.model.lora_alpha=8", "actor_rollout_ref.actor.optim.lr=0.01",
     ]  # fmt: skip
     with Attempt(run_dir, words) as attempt:
         ended = attempt.end()
@@ -40,3 +47,8 @@ def test_a_task_of_another_package_is_trained_and_evaluated(tmp_path, tiny_run, 
     assert "capitals" in table
     lines = [json.loads(line) for line in (tmp_path / "out" / "test.jsonl").read_text().splitlines()]
     assert len(lines) == 4 and all(line["tokens"] <= 6 for line in lines), "two turns of three tokens, without the hint"
+    # What was evaluated is the base with the adapter added, under the base's names.
+    merged, base = weights(run_dir / "global_step_1" / "merged_hf"), weights(tiny_run / "model")
+    assert merged.keys() == base.keys()
+    changed = {name for name in base if not torch.allclose(merged[name].float(), base[name].float(), atol=1e-3)}
+    assert changed and all(name.endswith("proj.weight") for name in changed)

@@ -94,9 +94,9 @@ def judges_of(worker):
     """Return the process ids of the judges that a reward worker has started, and how many have a question."""
 
     def ask(_):
-        from verl_trgrpo.tasks.math.reward import formula_judge
+        from verl_trgrpo.judge.judgment import formula_judges
 
-        return [each.process.pid for each in formula_judge.judges if each.process], len(formula_judge._busy)
+        return [each.process.pid for each in formula_judges.judges if each.process], len(formula_judges._busy)
 
     return ray.get(worker.__ray_call__.remote(ask))
 
@@ -106,7 +106,7 @@ def running_judges():
     found = []
     for process in psutil.process_iter(["cmdline", "environ", "status"]):
         facts = process.info
-        if MARK in (facts["environ"] or ()) and "verl_trgrpo.common.sandbox" in (facts["cmdline"] or ()):
+        if MARK in (facts["environ"] or ()) and "verl_trgrpo.common.sandbox" in " ".join(facts["cmdline"] or ()):
             found += [process.pid] if facts["status"] != psutil.STATUS_ZOMBIE else []
     return found
 

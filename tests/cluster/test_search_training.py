@@ -111,7 +111,7 @@ def test_training_goes_on_while_the_server_is_dead_and_searches_again_after(inte
 
 
 def test_every_step_of_that_run_trains_on_what_was_sampled(interrupted):
-    steps = MetricsLog(interrupted.run_dir).read()
+    steps = MetricsLog(interrupted.run_dir).read().line
     assert [step.number for step in steps] == LOGGED
     for step in steps[1:]:
         metrics = step.metrics
@@ -125,7 +125,7 @@ def test_every_step_of_that_run_trains_on_what_was_sampled(interrupted):
 
 def test_weights_are_those_of_the_reference_policy_and_of_each_group(interrupted):
     """In the first update the policy is the reference, and a weight is 3 + the success rate of the group."""
-    first, second, *_ = (step.metrics for step in MetricsLog(interrupted.run_dir).read()[1:])
+    first, second, *_ = (step.metrics for step in MetricsLog(interrupted.run_dir).read().line[1:])
     rewards = defaultdict(list)
     for row in interrupted.dump("rollouts", 1):
         rewards[row["input"]].append(row["score"])

@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from tests.docs.test_pages import python_blocks
 from tests.scripts import ROOT
 from verl_trgrpo.core import ClipRange, TokenWeighting, compute_policy_loss, make_shaping
 
@@ -22,19 +23,20 @@ def letters(completions, **_):
 
 @pytest.fixture
 def make_trainer(trainer_class, tiny_run, tmp_path, datasets_cache):
-    def make(**options):
+    def make(kind=trainer_class, reward=letters, **options):
         from datasets import Dataset
         from pandas import read_parquet
         from transformers import AutoModelForCausalLM
 
-        prompts = [{"prompt": list(row)} for row in read_parquet(tiny_run / "train.parquet")["prompt"]]
+        table = read_parquet(tiny_run / "train.parquet")["prompt"]
+        prompts = [{"prompt": list(row), "answer": str(number)} for number, row in enumerate(table)]
         config = trl.GRPOConfig(
             output_dir=str(tmp_path), per_device_train_batch_size=4, num_generations=2, max_completion_length=8, max_steps=4,
             num_iterations=2, learning_rate=1e-3, logging_steps=1, report_to="none", use_cpu=True, bf16=False, seed=1,
             loss_type="grpo", disable_tqdm=True, save_strategy="no",
         )  # fmt: skip
         model = AutoModelForCausalLM.from_pretrained(tiny_run / "model", dtype=torch.float32)
-        return trainer_class(model, letters, args=config, train_dataset=Dataset.from_list(prompts), **options)
+        return kind(model, reward, args=config, train_dataset=Dataset.from_list(prompts), **options)
 
     return make
 
@@ -86,6 +88,28 @@ def test_it_trains(make_trainer):
     losses = [entry["grad_norm"] for entry in trainer.state.log_history if "grad_norm" in entry]
     assert len(losses) == 4 and max(losses) > 0
     assert not torch.equal(before, trainer.model.get_input_embeddings().weight)
+
+
+def test_the_judge_is_a_reward_as_its_page_shows(make_trainer):
+    scope = {}
+    exec(python_blocks("judge.md")[1], scope)
+    reward, given = scope["mathematics"], []
+
+    def recorded(completions, **columns):
+        given.append(reward(completions=completions, **columns))
+        return given[-1]
+
+    def said(content):
+        return [{"role": "assistant", "content": content}]
+
+    asked = [{"role": "user", "content": "What is 2 + 2?"}]
+    golds, answers = ["4", "4", "so the answer is unclear"], map(said, (r"\boxed{4}", r"\boxed{5}", r"\boxed{5}"))
+    assert reward(prompts=[asked] * 3, completions=[*answers], answer=golds) == [1.0, 0.0, None]
+    trainer = make_trainer(kind=trl.GRPOTrainer, reward=recorded)
+    trainer.train()
+    assert {value for values in given for value in values} == {0.0}, "a random model knows no answer"
+    means = [entry["rewards/recorded/mean"] for entry in trainer.state.log_history if "rewards/recorded/mean" in entry]
+    assert means == [0.0] * 2, "each batch makes two steps"
 
 
 def test_it_is_short():

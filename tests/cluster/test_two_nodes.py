@@ -100,7 +100,7 @@ def test_a_run_on_two_nodes_that_loses_a_rank_goes_on_as_it_was(puzzles, tmp_pat
         ranks(daemons[1])[0].kill()
         killed = attempt.end()
     assert killed.code == 1 and killed.tracked == tracked_step(run_dir) == 2
-    before = {step.number: step for step in MetricsLog(run_dir).read()}
+    before = {step.number: step for step in MetricsLog(run_dir).read().line}
     with Attempt(run_dir, arguments) as attempt:
         resumed = attempt.end()
     assert resumed.code == 0, resumed.output[-3000:]

@@ -145,8 +145,8 @@ def test_a_rank_killed_in_a_save_is_named_and_the_checkpoint_before_counts(kille
     assert "actor/optim_world_size_2_rank_0.pt is cut short" in killed.judged
     assert damage(run_dir / "global_step_1") == []
     # The validation before the first step, and the step whose save was whole.
-    assert [step.number for step in MetricsLog(run_dir).read()] == [0, 1]
-    [step] = [step for step in MetricsLog(run_dir).read() if step.number == 1]
+    assert [step.number for step in MetricsLog(run_dir).read().line] == [0, 1]
+    [step] = [step for step in MetricsLog(run_dir).read().line if step.number == 1]
     assert 0 < step.metrics["actor/grad_norm"] < math.inf
     assert step.metrics["training/rollout_probs_diff_max"] < 2e-5
 
@@ -163,7 +163,7 @@ def test_the_same_command_resumes_and_finishes_without_its_launcher(killed, resu
     assert resumed.holder == resumed.training, "a second training could have started in the directory"
     assert resumed.ended.tracked == STEPS and resumed.ended.left == (), "Ray outlived its run"
     assert damage(run_dir / f"global_step_{STEPS}") == []
-    assert [step.number for step in MetricsLog(run_dir).read()] == [*range(STEPS + 1)]
+    assert [step.number for step in MetricsLog(run_dir).read().line] == [*range(STEPS + 1)]
 
 
 def test_what_the_estimator_remembers_survives_the_kill(resumed):
@@ -177,7 +177,7 @@ def test_what_the_estimator_remembers_survives_the_kill(resumed):
 
 def test_two_ranks_train_what_vllm_samples(resumed):
     run_dir = resumed.run_dir
-    trained = [step for step in MetricsLog(run_dir).read() if "actor/loss" in step.metrics]
+    trained = [step for step in MetricsLog(run_dir).read().line if "actor/loss" in step.metrics]
     assert {step.number for step in trained} == {*range(1, STEPS + 1)}
     for step in trained:
         metrics = step.metrics

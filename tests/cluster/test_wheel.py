@@ -1,9 +1,11 @@
 """The package as users get it: a wheel, installed away from the checkout."""
 
+import importlib.metadata
 import os
 import shutil
 import subprocess
 import sys
+import venv
 import zipfile
 from pathlib import Path
 
@@ -63,3 +65,34 @@ def test_it_works_outside_the_checkout(wheel, tmp_path):
     package, loss_file, mode, checkpoint = result.stdout.strip().splitlines()[-1].split("|")
     assert package.startswith(str(site)) and loss_file.startswith(str(site))
     assert (mode, checkpoint) == ("tr_grpo", "True")
+
+
+def packed(name: str, folder: Path) -> None:
+    """Pack an installed pure-Python distribution as the wheel that it came from."""
+    found = importlib.metadata.distribution(name)
+    with zipfile.ZipFile(folder / f"{name}-{found.version}-py3-none-any.whl", "w") as archive:
+        for path in found.files or ():
+            if ".." not in path.parts and path.suffix != ".pyc":
+                archive.write(str(path.locate()), str(path))
+
+
+def test_the_judge_works_where_nothing_of_a_training_is_installed(wheel, tmp_path):
+    packed("mpmath", tmp_path)
+    shutil.copy(wheel, tmp_path)
+    venv.create(tmp_path / "env", with_pip=False)
+    python = tmp_path / "env/bin/python"
+    command = [sys.executable, "-m", "pip", "--python", str(python), "install", "--quiet", "--no-index"]
+    subprocess.run([*command, "--find-links", str(tmp_path), "verl-trgrpo[rewards]"], check=True)
+    code = (
+        "import importlib.metadata, sys\n"
+        "from verl_trgrpo.judge import judge_answer\n"
+        r"print([judge_answer(fr'\boxed{{{answer}}}', r'3\sqrt{13}').right for answer in (r'\sqrt{117}', r'\sqrt{118}')])"
+        "\nprint(sorted(each.name for each in importlib.metadata.distributions()))\n"
+        "print({'torch', 'numpy', 'verl', 'pydantic'} & sys.modules.keys())"
+    )
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    result = subprocess.run(
+        [python, "-c", code], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+    )
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.splitlines() == ["[True, False]", "['mpmath', 'verl-trgrpo']", "set()"]

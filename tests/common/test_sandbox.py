@@ -12,7 +12,7 @@ import pytest
 
 from tests.waiting import wait_for
 from verl_trgrpo.common.sandbox import RENEW_AFTER, Sandbox, _warn_unfiltered
-from verl_trgrpo.tasks.judge import Judges
+from verl_trgrpo.judge.processes import Judges
 
 FUNCTION = "tests.common.hostile_functions:call"
 

@@ -259,7 +259,7 @@ def fipo(log_ratios, counted, advantage, half_life, lower, upper, max_ratio, saf
     return weights
 
 
-@pytest.mark.parametrize("length", [5, 128, 300])
+@pytest.mark.parametrize("length", [5, 64, 65, 300])
 @pytest.mark.parametrize(
     "options", [(32.0, 1.0, 1.2, 10.0, 4.0), (2.0, 0.5, 3.0, 1.5, 1.1), (500.0, 0.1, 9.0, math.inf, math.inf)]
 )
@@ -280,6 +280,22 @@ def test_fipo_weighs_by_what_follows_in_its_own_response(length, options):
     torch.testing.assert_close(found[0], torch.tensor(expected, dtype=torch.double), rtol=1e-9, atol=1e-12)
     torch.testing.assert_close(torch.cat(found[1:]), found[0])  # micro-batches make no difference
     assert length < 100 or len(found[0].unique()) > 10
+
+
+@pytest.mark.parametrize("half_life", [2.0, 32.0, 5000.0])
+def test_the_sums_of_fipo_reach_through_a_response_of_any_length(half_life):
+    """Longer than blocks of blocks; by the recurrence F_t = x_t + d F_{t+1}."""
+    generator = torch.Generator().manual_seed(0)
+    old = -1 - torch.rand(1, 9001, generator=generator, dtype=torch.double)
+    new = old + 0.01 * torch.randn(1, 9001, generator=generator, dtype=torch.double)
+    ones = torch.ones_like(old)
+    shaping = make_shaping("fipo", half_life=half_life, lower=1e-9, upper=1e9)
+    found = shaping.weigh(Tokens.of_batch(new, old_log_prob=old, advantages=ones, response_mask=ones))
+    expected, future = [], 0.0
+    for x in reversed((new - old)[0].tolist()):
+        future = x + 2 ** (-1 / half_life) * future
+        expected.append(math.exp(future))
+    torch.testing.assert_close(found[0], torch.tensor(expected[::-1], dtype=torch.double), rtol=1e-9, atol=0)
 
 
 def test_autocast_of_a_training_in_bfloat16_does_not_round_the_sums_of_fipo():

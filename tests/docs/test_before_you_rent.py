@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from transformers import AutoModelForCausalLM, Qwen2Config
+from transformers import AutoModelForCausalLM, Qwen2Config, Qwen3Config
 
 from verl_trgrpo.common.foreign import load_yaml
 from verl_trgrpo.runs.checkpoints import checkpoint_bytes
@@ -18,6 +18,7 @@ SHAPES = {
     "deepseek-ai/DeepSeek-R1-Distill-Qwen-1.5B": (1536, 8960, 28, 12, 2, 151936, False),
     "Qwen/Qwen2.5-3B": (2048, 11008, 36, 16, 2, 151936, True),
     "Qwen/Qwen2.5-7B": (3584, 18944, 28, 28, 4, 152064, False),
+    "Qwen/Qwen3-4B": (2560, 9728, 36, 32, 8, 151936, True),
 }
 SHAPES["Qwen/Qwen2.5-3B-Instruct"] = SHAPES["Qwen/Qwen2.5-3B"]
 SHAPES["Qwen/Qwen2.5-7B-Instruct-1M"] = SHAPES["Qwen/Qwen2.5-7B"]
@@ -37,7 +38,9 @@ def test_every_recipe_has_a_row():
 def test_sizes_follow_the_formulas(recipe):
     own, base = (load_yaml(path) for path in (RECIPES[recipe], RECIPES[recipe].with_name("base.yaml")))
     hidden, wide, layers, heads, groups, words, tied = SHAPES[own["actor_rollout_ref"]["model"]["path"]]
-    shape = Qwen2Config(
+    model = own["actor_rollout_ref"]["model"]["path"]
+    config = Qwen3Config if "Qwen3" in model else Qwen2Config  # Qwen3's heads have 128 dimensions each, by default
+    shape = config(
         hidden_size=hidden, intermediate_size=wide, num_hidden_layers=layers, num_attention_heads=heads,
         num_key_value_heads=groups, vocab_size=words, tie_word_embeddings=tied,
     )  # fmt: skip

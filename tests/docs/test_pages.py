@@ -45,7 +45,7 @@ def test_the_site_is_built_strictly(tmp_path, mistake):
 def test_every_shaping_has_a_row_and_a_golden_value():
     """That it has a YAML file, test_registration asks."""
     rows = set(re.findall(r"^\| `(\w+)` \|", (DOCS / "shapings.md").read_text(), re.MULTILINE))
-    golden = (DOCS.parent / "tests/core/test_shapings.py").read_text()
+    golden = "".join(file.read_text() for file in (DOCS.parent / "tests/core").glob("test_*shapings.py"))
     assert {*available_shapings()} - rows == set(), "add rows to docs/shapings.md"
     assert [name for name in available_shapings() if f'"{name}"' not in golden] == [], "add to test_shapings"
 
@@ -105,7 +105,7 @@ tokens = Tokens.of_batch(
     rollout_log_prob=torch.tensor([[0.5, 0.05, 0.9], [0.5, 0.2, 0.05]], dtype=torch.double).log(),
 )
 more = {{"f_grpo": {{"gamma": 2.0}}, "without_token": {{"token": 7}}}}
-for name in ("luspo", "f_grpo", "wapo", "icepop", "near_reference", "without_token"):
+for name in ("luspo", "f_grpo", "wapo", "near_reference", "without_token", "truncated"):
     print([round(x, 6) for x in make_shaping(name, **more.get(name, {{}})).weigh(tokens)[tokens.valid].tolist()])
 gradients = []
 for mode, name in (("seq-mean-token-mean", "luspo"), ("seq-mean-token-sum", "uniform")):
@@ -129,10 +129,10 @@ def printed(tmp_path_factory):
 
 
 def test_recipes_are_their_formulas(printed):
-    luspo, f_grpo, wapo, icepop, near, without, same = printed[4:]
+    luspo, f_grpo, wapo, near, without, truncated, same = printed[4:]
     assert luspo == [2, 2, 3, 3, 3] and wapo == [1, 1, 0, 0, 0] and without == [0, 1, 1, 0, 0]
     assert f_grpo == [0.75**2] * 5
-    assert icepop == [1.0, 0, 0, 4.0, 2.0], "k is 1, 8, 0.4, 4 and 2"
+    assert truncated == [1.0] * 5, "on policy"
     assert near == pytest.approx([0.4, 0.5, 0.4, 0.5, 1 / 9], abs=1e-6)
     assert same == [True, True], "GSPO with weights of length is GSPO with sums"
 

@@ -206,9 +206,6 @@ def test_anything_else_is_refused_with_a_hint(checkpoint, tmp_path):
         find_model(str(tmp_path))
     with pytest.raises(ValueError, match=r"model=.*nowhere"):
         find_model(str(tmp_path / "nowhere"))
-    (checkpoint / "actor" / "lora_train_meta.json").write_text("{}")
-    with pytest.raises(ValueError, match="LoRA"):
-        find_model(str(checkpoint))
 
 
 def test_the_fingerprint_changes_with_the_weights_and_not_with_other_files(checkpoint):

@@ -11,9 +11,9 @@ from tests.demos.test_puzzles import check_rewards, rows
 from tests.tasks.knights_and_knaves.kk_oracle import solutions
 from verl_trgrpo.demos.puzzles import HELD_OUT
 from verl_trgrpo.tasks import compute_score
-from verl_trgrpo.tasks.answer_form import reward_input
 from verl_trgrpo.tasks.knights_and_knaves.logic import canonical_key, parse_statements
 from verl_trgrpo.tasks.knights_and_knaves.puzzles import generate_puzzles
+from verl_trgrpo.tasks.reward_input import reward_input
 
 
 def test_the_answer_is_the_only_word_of_its_kind_and_test_words_are_held_out():

@@ -22,9 +22,9 @@ from verl_trgrpo.launch.log import (
     LogWatch,
     WorkerDiedError,
     events_in,
-    failure,
     parse_line,
 )
+from verl_trgrpo.launch.postmortem import failure
 
 ENGINE = "(vLLMHttpServer pid=1) ERROR vllm.v1.engine.exceptions.EngineDeadError: EngineCore encountered an issue.\n"
 WORKER = """\

@@ -188,7 +188,7 @@ def test_starting_over_leaves_no_checkpoint_of_another_configuration(run_dir, fa
         launch(composed(run_dir, **rate), 3, stream)
     assert (run_dir / "train-2.log").is_file() and not (run_dir / "abandoned-3").exists()
     # The first run's curves must not mix with those of the second.
-    assert MetricsLog(run_dir).read() == [] and (run_dir / "metrics-1.jsonl.old").is_file()
+    assert MetricsLog(run_dir).read().line == [] and (run_dir / "metrics-1.jsonl.old").is_file()
 
 
 @pytest.mark.parametrize(

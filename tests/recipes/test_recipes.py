@@ -38,6 +38,19 @@ def test_a_recipe_has_no_findings(recipe):
     assert report.config.trainer.default_local_dir == f"runs/{recipe.parent.name}/{recipe.stem}-tr_grpo"
 
 
+def test_the_lora_command_of_a_recipe_has_no_findings():
+    recipe = FOLDER / "deepscaler/qwen3-4b.yaml"
+    command = recipe.read_text().partition("# With LoRA")[2].partition("\n\n")[0].replace("\\\n#", " ")
+    overrides = [word for word in command.split() if "=" in word]
+    assert len(overrides) == 6
+    report = validate(recipe, overrides, need_files=False)
+    assert report.config.actor_rollout_ref.model.lora_rank == 32
+    elsewhere = {"trainer.n_gpus_per_node"}
+    assert [
+        each for each in report.findings if each.level is not Level.NOT_CHECKED and each.where not in elsewhere
+    ] == []
+
+
 @pytest.mark.parametrize("name", ["kk_quickstart", EXAMPLES / "small_lm.yaml", EXAMPLES / "small_lm_puzzles.yaml"])
 def test_a_demonstration_starts_without_warnings(name):
     seeds = ["data.seed=1", "actor_rollout_ref.rollout.seed=1"]

@@ -1,15 +1,18 @@
 """Hydra's errors are one line with what was meant."""
 
+import importlib.util
 import re
 from pathlib import Path
 
 import pytest
 
+from tests.conftest import composed
 from verl_trgrpo.common.findings import InvalidInputError
 from verl_trgrpo.runs.compose import compose
-from verl_trgrpo.runs.hydra_messages import WITHOUT_WORD
+from verl_trgrpo.runs.other_methods import OTHER_METHODS
 
 LOSS = "actor_rollout_ref.actor.policy_loss"
+DOCS = Path(__file__).parents[2] / "docs"
 
 
 def message_of(source, *overrides):
@@ -72,19 +75,30 @@ def test_all_unknown_keys_are_named_at_once(tmp_path):
         assert ["did you mean" in each for each in found] == [False, True, False, False]
 
 
-def test_a_method_without_a_word_is_answered_by_what_the_page_says():
-    page = (Path(__file__).parents[2] / "docs/related_methods.md").read_text()
-    bullets = dict(
-        re.findall(
-            r"^- \*\*(.+?)\*\* ((?:.|\n(?!- |\n))*)",
-            page.partition("## Methods that have no word here")[2],
-            re.MULTILINE,
-        )
-    )
-    assert bullets.keys() == WITHOUT_WORD.keys()
-    for name, reason in WITHOUT_WORD.items():
-        assert reason in re.sub(r"\[(.+?)\]\(.*?\)", r"\1", " ".join(bullets[name].replace("`", "").split()))
-        assert reason in message_of("trgrpo_trainer", f"algorithm={name.lower().replace('-', '_').replace(' ', '_')}")
+@pytest.mark.parametrize("name", OTHER_METHODS)
+def test_a_method_without_a_word_is_answered(name):
+    answer = message_of("trgrpo_trainer", f"algorithm={name.lower().replace('-', '_').replace(' ', '_')}")
+    assert OTHER_METHODS[name].answer in answer
+
+
+@pytest.mark.parametrize("name", [name for name, method in OTHER_METHODS.items() if re.search(r"=\w", method.answer)])
+def test_what_an_answer_proposes_composes(name):
+    words = re.findall(r"\b[\w.]+=\w+", OTHER_METHODS[name].answer)
+    run = composed(words, "trgrpo_trainer")
+    chosen = run.config.actor_rollout_ref.actor.policy_loss.get("shaping", {}).get("name")
+    assert all(word.partition("=")[2] == chosen for word in words if word.startswith("shaping="))
+
+
+def test_the_page_of_other_methods_is_made_of_the_table():
+    spec = importlib.util.spec_from_file_location("make_methods", DOCS / "make_methods.py")
+    maker = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(maker)
+    page = maker.PAGE.read_text()
+    assert maker.made(page) == page
+    assert all(f"**{name}** {method.answer.split()[0]}" in page for name, method in OTHER_METHODS.items())
+
+
+def test_a_word_in_capitals_is_meant():
     assert "did you mean raft?" in message_of("trgrpo_trainer", "algorithm=RAFT")
 
 

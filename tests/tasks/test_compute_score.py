@@ -21,7 +21,7 @@ from verl_trgrpo.tasks import (
     register_reward,
     score_response,
 )
-from verl_trgrpo.tasks.answer_form import reward_input
+from verl_trgrpo.tasks.reward_input import reward_input
 
 TRUTH = "(1) Zoey is a knight\n(2) Oliver is a knave"
 RESPONSE = f"<think>a</think><answer>{TRUTH}</answer>"

@@ -46,8 +46,7 @@ def test_a_task_brings_builder_help_reward_and_checks(tmp_path):
 # file is warned of by the names of public test sets. The distribution reasoning-gym, which makes puzzles, has a builder's name.
 KNOWN_BY_NAME = {
     "demos/puzzles.py": {"knights_and_knaves", "reasoning-gym"}, "tasks/knights_and_knaves/rows.py": {"reasoning-gym"},
-    "tasks/reasoning_gym/reward.py": {"math"}, "tasks/reasoning_gym/rows.py": {"math"},
-    "data/sources.py": {"aime", "minerva", "math"},
+    "data/sources.py": {"aime", "minerva", "math"}, "judge/spelling.py": {"math"},
 }  # fmt: skip
 
 

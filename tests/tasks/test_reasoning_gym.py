@@ -14,7 +14,6 @@ from tests.data.checked_files import truth as gold
 from verl_trgrpo.checks.data_files import data_findings
 from verl_trgrpo.common.findings import Level
 from verl_trgrpo.tasks import compute_score
-from verl_trgrpo.tasks.answer_form import reward_input
 from verl_trgrpo.tasks.reasoning_gym.reward import (
     ARITHMETIC_TASKS,
     EXPRESSION_TASKS,
@@ -33,6 +32,7 @@ from verl_trgrpo.tasks.reasoning_gym.rows import (
     scored,
 )
 from verl_trgrpo.tasks.registry import reference_response_of
+from verl_trgrpo.tasks.reward_input import reward_input
 
 
 @pytest.mark.parametrize("task", ["gsm_symbolic", "chain_sum", "countdown", "sudoku", "zebra_puzzles"])

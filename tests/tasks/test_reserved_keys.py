@@ -166,7 +166,7 @@ def test_only_one_function_speaks_for_the_rollout():
         for node in ast.walk(tree)
         if isinstance(node, ast.Call) and ast.unparse(node.func).endswith("RewardInput")
     ]
-    assert len(made) == 1 and "answer_form.py" in made[0]
+    assert len(made) == 1 and "reward_input.py" in made[0]
 
 
 @pytest.mark.parametrize("key", sorted(RESERVED_KEYS))

@@ -11,7 +11,7 @@ from verl import DataProto
 from verl.trainer.ppo.reward import load_reward_manager, resolve_reward_manager_cls
 
 from tests.conftest import composed
-from tests.tasks.test_answer_form import DAPO
+from tests.judge.test_answer_form import DAPO
 from verl_trgrpo.demos.puzzles import CHECKPOINT
 from verl_trgrpo.tasks import reward_manager
 

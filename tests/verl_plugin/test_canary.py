@@ -9,9 +9,15 @@ import inspect
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
+import torch
 import verl
 from hydra import compose, initialize_config_module
+from verl import DataProto
+from verl.trainer.ppo import core_algos
+from verl.trainer.ppo.core_algos import kl_penalty
+from verl.trainer.ppo.ray_trainer import compute_advantage
 from verl.utils.import_utils import load_class_from_fqn
 
 from verl_trgrpo.checks.settings import KNOWN_NAMES
@@ -199,8 +205,6 @@ def test_the_ways_to_train_are_those_of_the_documentation():
 
 
 def test_names_that_the_validation_takes_are_verl_s():
-    import torch
-    from verl.trainer.ppo.core_algos import kl_penalty
     from verl.trainer.ppo.v1 import trainer_base
     from verl.workers.config import ActorConfig
     from verl.workers.engine import EngineRegistry
@@ -318,3 +322,39 @@ def test_no_column_steers_what_verl_takes_from_a_row():
     assert unknown == {}, (
         f"veRL {verl.__version__} takes them from a row; see RESERVED_COLUMNS in data/questions/columns.py"
     )
+
+
+def test_the_unbiased_kl_has_the_value_of_k3_and_the_gradient_of_k2():
+    """docs/related_methods.md names kl_loss_type=low_var_kl+."""
+    log_prob = torch.linspace(-2, -0.1, 7, dtype=torch.float64).requires_grad_()
+    reference = torch.linspace(-0.2, -2, 7, dtype=torch.float64)
+    penalty = kl_penalty(log_prob, reference, "low_var_kl+")
+    difference = reference - log_prob.detach()
+    torch.testing.assert_close(penalty.detach(), difference.exp() - 1 - difference)
+    penalty.sum().backward()
+    torch.testing.assert_close(log_prob.grad, -difference)
+
+
+def test_an_estimator_gets_neither_tokens_nor_hidden_states():
+    """What keeps T-SPMO and NTHR out, as docs/related_methods.md says; if it fails, look at both again."""
+    given = {}
+
+    def spy(**arguments):
+        given.update(arguments)
+        return arguments["token_level_rewards"], arguments["token_level_rewards"]
+
+    names = ("token_level_rewards", "response_mask", "responses", "old_log_probs", "rollout_log_probs", "hidden_states")
+    batch = DataProto.from_dict(
+        {name: torch.zeros(2, 3) for name in names}, non_tensors={"uid": np.array(["a", "a"], dtype=object)}
+    )
+    name = "a_spy"
+    core_algos.register_adv_est(name)(spy)
+    try:
+        compute_advantage(batch, name)
+    finally:
+        del core_algos.ADV_ESTIMATOR_REGISTRY[name]
+    assert {key for key, value in given.items() if value is not None} == {
+        "token_level_rewards",
+        "response_mask",
+        "index",
+    }

@@ -64,6 +64,7 @@ ALGORITHMS = {
     "clip_cov": GRPO | {"loss_mode": "clip_cov", "clip": (1.0, 1.0, 3.0)},
     "kl_cov": GRPO | {"loss_mode": "kl_cov"},
     "gpg": GRPO | {"loss_mode": "gpg", "estimator": "gpg"},
+    "reinforce": shaped("uniform", loss_mode="tr_gpg"),
     "dro": GRPO | {"loss_mode": "dro"},
     "gmpo": GRPO | {"loss_mode": "geo_mean", "clip": (0.4, 0.4, 3.0)},
     **{

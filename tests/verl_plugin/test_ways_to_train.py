@@ -1,14 +1,20 @@
 """The switch with veRL's other trainers and engines: composed, and built as veRL's workers build it."""
 
+import dataclasses
 from importlib.util import find_spec
 from pathlib import Path
 
 import hydra
 import pytest
+import torch
 from hydra.core.global_hydra import GlobalHydra
 from omegaconf import OmegaConf
+from verl.trainer.config import RolloutCorrectionConfig
+from verl.trainer.ppo.rollout_corr_helper import compute_rollout_correction_and_rejection_mask
 from verl.utils.config import omega_conf_to_dataclass
 
+from tests.conftest import composed
+from verl_trgrpo.config import OWN_CONFIGS
 from verl_trgrpo.verl_plugin.config import TRGRPOPolicyLossConfig
 
 VERL = Path(find_spec("verl").submodule_search_locations[0])
@@ -26,15 +32,65 @@ TRAINERS = {
 }
 
 
-@pytest.mark.parametrize("way", TRAINERS)
-def test_the_switch_composes_and_verl_builds_its_actor(way, monkeypatch):
+def compose_way(way, monkeypatch, *more):
     folder, name, *overrides = TRAINERS[way]
     monkeypatch.chdir(VERL.parent)  # veRL's own search paths are relative to its checkout
     GlobalHydra.instance().clear()
     with hydra.initialize_config_dir(str(VERL / folder), version_base=None):
-        config = hydra.compose(name, [*overrides, "+algorithm=tr_grpo", "actor_rollout_ref.rollout.n=8"])
+        return hydra.compose(name, [*overrides, *more])
+
+
+@pytest.mark.parametrize("way", TRAINERS)
+def test_the_switch_composes_and_verl_builds_its_actor(way, monkeypatch):
+    config = compose_way(way, monkeypatch, "+algorithm=tr_grpo", "actor_rollout_ref.rollout.n=8")
     OmegaConf.update(config, "actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu", 1)
     actor = omega_conf_to_dataclass(config.actor_rollout_ref.actor)
     assert isinstance(actor.policy_loss, TRGRPOPolicyLossConfig)
     assert actor.policy_loss.loss_mode == "tr_grpo"
     assert config.algorithm.adv_estimator == "grpo"
+
+
+# Words of mismatch=, and veRL's own presets that they choose.
+PRESETS = {
+    "tis": RolloutCorrectionConfig.decoupled_token_is(),
+    "icepop": RolloutCorrectionConfig.decoupled_token_icepop(),
+    "mis": RolloutCorrectionConfig.decoupled_seq_is_rs(),
+    "geo_mask": RolloutCorrectionConfig.decoupled_geo_rs(),
+}
+
+
+def test_every_word_of_mismatch_is_a_preset_of_verl():
+    assert {file.stem for file in (OWN_CONFIGS / "mismatch").iterdir()} == PRESETS.keys()
+
+
+@pytest.mark.parametrize("way", [None, *TRAINERS])
+@pytest.mark.parametrize("word", PRESETS)
+def test_a_word_of_mismatch_sets_what_verl_calls_so_in_every_trainer(word, way, monkeypatch):
+    """The asynchronous trainers take the rollout's probabilities for the old ones by default, where k would be 1."""
+    if way is None:
+        config = composed(["algorithm=tr_grpo", f"mismatch={word}"], "trgrpo_trainer").config
+    else:
+        config = compose_way(way, monkeypatch, "+algorithm=tr_grpo", f"mismatch={word}")
+    correction = OmegaConf.to_container(config.algorithm.rollout_correction)
+    expected = dataclasses.asdict(PRESETS[word])
+    expected.pop("_target_")
+    unread = {"rollout_is_threshold"} if expected["rollout_is"] is None else set()
+    unread |= {"rollout_rs_threshold"} if expected["rollout_rs"] is None else set()
+    for key in expected.keys() - unread:
+        assert str(correction[key]) == str(expected[key]), key
+    assert config.actor_rollout_ref.rollout.calculate_log_probs is True
+
+
+def test_icepop_keeps_ratios_within_its_bounds_alone():
+    """The weights that veRL computes from the composed settings, by the formula of arXiv 2510.18855."""
+    config = composed(["algorithm=grpo", "mismatch=icepop"], "trgrpo_trainer").config.algorithm.rollout_correction
+    k = torch.tensor([[0.49, 0.51, 1.0, 4.9, 5.1]], dtype=torch.float64)
+    weights, mask, _ = compute_rollout_correction_and_rejection_mask(
+        old_log_prob=k.log(), rollout_log_prob=torch.zeros_like(k), response_mask=torch.ones_like(k),
+        rollout_is=config.rollout_is, rollout_is_threshold=config.rollout_is_threshold,
+        rollout_rs=config.rollout_rs, rollout_rs_threshold=config.rollout_rs_threshold,
+    )  # fmt: skip
+    torch.testing.assert_close(
+        weights.batch["rollout_is_weights"], torch.tensor([[0, 0.51, 1, 4.9, 0]], dtype=torch.float64)
+    )
+    assert mask.tolist() == [[1] * 5]

@@ -21,6 +21,14 @@ from verl_trgrpo.verl_plugin.loss_names import LOSS_MODES, WEIGHTED
 
 # Points between 0 and 1 at which weights are compared with the clip.
 _GRID = 1001
+_DOUBLED = (
+    f"the weight is the ratio p_old / p_rollout, by which {CORRECTION}.rollout_is={{level}} multiplies, too, so that it counts "
+    f"squared; set shaping=uniform, or {CORRECTION}.rollout_is=null"
+)
+_ALWAYS_OLD = (
+    "every token has the weight 1, because the rollout's probabilities are taken for the old ones; set "
+    f"{CORRECTION}.bypass_mode=false"
+)
 # Losses whose gradient is computed; others are the user's own, or hand a batch on.
 _PROBED = {*WEIGHTED, *LOSS_MODES, "geo_mean"}
 # The algorithms that others are made from.
@@ -121,15 +129,17 @@ def _input_findings(view: RunView, loss: Any) -> list[Finding]:
 
 def _idle_findings(view: RunView, actor: Any) -> list[Finding]:
     """Warn about a loss that is GRPO's, and about weights of 1, wherever the policy is the old one, in a run whose policy always
-    is; and about weights that are always 1.
+    is; about weights that are always 1, and about weights that a rollout correction multiplies once more.
 
-    Nothing lists such losses: the gradients are computed, on-policy and off-policy, for veRL's and this project's losses.
+    Nothing lists such losses: the gradients are computed, on-policy and off-policy, for veRL's and this project's losses, on
+    inputs that are equal where the run's settings make them equal.
     """
-    from verl_trgrpo.verl_plugin.gradient_probe import alike, stock, unweighted
+    from verl_trgrpo.verl_plugin.gradient_probe import Policies, alike, is_correction, stock, unweighted
 
     key, whole, epochs = f"{ACTOR}.ppo_mini_batch_size", view["data.train_batch_size"], f"{ACTOR}.ppo_epochs"
     several = view[key] is None or whole is None or view[key] < whole or view[epochs] != 1
-    once, loss = not several and not view[f"{CORRECTION}.bypass_mode"], actor.policy_loss
+    bypass, loss = bool(view[f"{CORRECTION}.bypass_mode"]), actor.policy_loss
+    once, same, apart = not several and not bypass, Policies(old_is_current=True), Policies(old_is_rollout=bypass)
     grouped = view["algorithm.adv_estimator"] in ("grpo", "tr_grpo")
     if getattr(loss, "lopti", None) or loss.loss_mode not in _PROBED:
         return []
@@ -138,19 +148,27 @@ def _idle_findings(view: RunView, actor: Any) -> list[Finding]:
         f"set {key}={max(1, (whole or 1) // 2)}, or {CORRECTION}.bypass_mode=true to take the rollout's for the old one"
     )
     try:
-        if once and grouped and alike(actor, stock(actor), False) and not alike(actor, stock(actor), True):
+        if once and grouped and alike(actor, stock(actor), same) and not alike(actor, stock(actor), apart):
             word = f"algorithm={view.choices['algorithm']}" if view.choices.get("algorithm") else loss.loss_mode
             reason = f"{update} the loss of {word} has the gradient of veRL's vanilla loss, as algorithm=grpo; {fix}"
             return [view.finding(key, reason, Level.WARNING)]
         weighted = isinstance(loss, TokenWeighting) and loss.shaping.name != "uniform"
-        if not weighted or not alike(actor, unweighted(actor), False):
+        if not weighted:
             return []
-        always = alike(actor, unweighted(actor), True)
+        level = None if bypass else view[f"{CORRECTION}.rollout_is"]
+        if level and "rollout_log_prob" in loss.shaping.inputs and is_correction(actor, level):
+            return [view.finding(f"{SHAPING}.name", _DOUBLED.format(level=level))]
+        if not alike(actor, unweighted(actor), apart if bypass else same):
+            return []
+        always = alike(actor, unweighted(actor), apart)
     except Exception:  # of a shaping of the user's own, which the run will report
         return []
-    reason = f"{update} every token has the weight 1; {fix}"
-    if always:
+    if always and bypass and not alike(actor, unweighted(actor), Policies()):
+        reason = _ALWAYS_OLD
+    elif always:
         reason = "no likely or rare token that was tried has another weight than 1; change the parameters, or set shaping=uniform"
+    else:
+        reason = f"{update} every token has the weight 1; {fix}"
     return [view.finding(f"{SHAPING}.name", reason, Level.WARNING)] if always or once else []
 
 

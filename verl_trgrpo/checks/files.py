@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import importlib.util
-import os
 import re
 from collections.abc import Iterator
+from glob import has_magic
 from pathlib import Path
 
 from omegaconf import ListConfig
@@ -13,6 +13,7 @@ from omegaconf import ListConfig
 from verl_trgrpo.checks.view import CRITIC, DATA, DATA_SET, TOKENIZER, RunView
 from verl_trgrpo.common.findings import Finding, Level
 from verl_trgrpo.common.foreign import ForeignFileError, check_model_directory
+from verl_trgrpo.common.import_path import EXTERNAL_MODULES, OWN_MODULE_FIX, external_modules
 from verl_trgrpo.common.text import did_you_mean, first_line
 from verl_trgrpo.common.typed import read_typed
 from verl_trgrpo.data.prompts import ModelConfig, ask_model, model_facts
@@ -49,6 +50,8 @@ def missing_files(view: RunView) -> list[Finding]:
                 findings.append(Finding.error(key, f"{key}={path}: is a directory; name the Parquet files in it"))
             elif not path.is_file():
                 message = f"{key}={path}: does not exist; build the file (docs/data.md), or correct the path"
+                if has_magic(str(path)):
+                    message = f"{key}={path}: no file matches this pattern; correct the pattern"
                 findings.append(Finding(level, key, message))
     to_model = "set {0} to a model directory or a hub name"
     fixes = {MODEL_PATH: to_model, TOKENIZER: "correct the path, or remove {0}"}
@@ -78,12 +81,10 @@ def missing_files(view: RunView) -> list[Finding]:
 
 def module_findings() -> list[Finding]:
     """Check that the modules of the user's own exist which veRL imports when it is imported itself."""
-    key = "VERL_USE_EXTERNAL_MODULES"
-    names = [name.strip() for name in os.environ.get(key, "").split(",")]
     return [
-        Finding.error(key, f"{key}={name}: no such module here or in PYTHONPATH; correct the variable")
-        for name in names
-        if name and not _importable(name)
+        Finding.error(EXTERNAL_MODULES, f"{EXTERNAL_MODULES}={name}: no such module; {OWN_MODULE_FIX}")
+        for name in external_modules()
+        if not _importable(name)
     ]
 
 
@@ -103,7 +104,7 @@ def _resume_path_findings(view: RunView) -> list[Finding]:
 def _importable(module: str) -> bool:
     try:
         return importlib.util.find_spec(module) is not None
-    except ImportError:  # a package above it does not exist
+    except (ImportError, ValueError):  # a package above it does not exist; there is no name
         return False
 
 

@@ -11,7 +11,8 @@ from functools import partial
 from verl_trgrpo.checks.tables import Rule
 from verl_trgrpo.checks.view import OWN_MANAGER, OWN_REWARDS
 from verl_trgrpo.common.findings import Level
-from verl_trgrpo.tasks.answer_form import CUT_OFF
+from verl_trgrpo.core.off_policy_shapings import COEFFICIENTS
+from verl_trgrpo.data.rows import CUT_OFF
 from verl_trgrpo.tasks.task import Score
 
 _Warning = partial(Rule, level=Level.WARNING)
@@ -101,9 +102,24 @@ RULES = {
         "rollout.n", f"algorithm.adv_estimator not in {_OF_GROUPS}",
         "{algorithm.adv_estimator} compares the responses of a group, and a group of one has none to compare; set <rollout.n>=5 "
         "or more", asked="rollout.n == 1"),
+    "coefficient_beside_a_ratio": Rule(
+        "loss.shaping.name", "loss.loss_mode in ('gpg', 'tr_gpg')",
+        "is the whole coefficient of A log p, and loss_mode={loss.loss_mode} multiplies by the ratio once more; set "
+        "<loss.loss_mode>=gpg, as algorithm=reinforce does", asked=f"loss.shaping.name in {COEFFICIENTS!r}"),
     "dynamic_batches_differ": Rule(
         "rollout.log_prob_use_dynamic_bsz", "rollout.log_prob_use_dynamic_bsz == actor.use_dynamic_bsz",
         "both must be equal; set <rollout.log_prob_use_dynamic_bsz>={= actor.use_dynamic_bsz}", asked="True"),
+    "padded_micro_batches": _Warning(
+        "actor.use_dynamic_bsz", "model.use_remove_padding or trainer.device == 'cpu'",
+        "micro-batches are cut by tokens without padding, and each is padded to its longest sequence, to several times "
+        "{actor.ppo_max_token_len_per_gpu}; set <actor.use_dynamic_bsz>=false <actor.ppo_micro_batch_size_per_gpu>=1 "
+        "<rollout.log_prob_use_dynamic_bsz>=false <rollout.log_prob_micro_batch_size_per_gpu>=1 "
+        "<ref.log_prob_use_dynamic_bsz>=false <ref.log_prob_micro_batch_size_per_gpu>=1"),
+    "loads_what_is_not_saved": Rule(
+        "actor.checkpoint.load_contents", "{*actor.checkpoint.load_contents} <= {*actor.checkpoint.save_contents}",
+        "a checkpoint has {actor.checkpoint.save_contents} alone, so a run that resumes fails; set "
+        "<actor.checkpoint.load_contents>={= actor.checkpoint.save_contents}, or save what is loaded",
+        asked="trainer.resume_mode != 'disable' and trainer.save_freq > 0 and actor.checkpoint.load_contents"),
     "attention_of_parts": Rule(
         "actor.ulysses_sequence_parallel_size", "model.override_config.attn_implementation in (None, 'flash_attention_2')",
         "this attention does not split sequences, so the loss would silently be wrong; set "

@@ -22,10 +22,20 @@ from pydantic import TypeAdapter, ValidationError
 from verl_trgrpo.checks.tables import full
 from verl_trgrpo.checks.view import OWN_MANAGER, RunView
 from verl_trgrpo.common.findings import Finding, Level
-from verl_trgrpo.common.text import as_plain_yaml, as_yaml, did_you_mean, nearest, nearest_key
+from verl_trgrpo.common.text import as_plain_yaml, as_yaml, did_you_mean, nearest
 from verl_trgrpo.data.prompts import TOOLS
 from verl_trgrpo.runs.compose import group_names
-from verl_trgrpo.runs.keys import LOSS, MANAGER, MANAGER_OPTIONS, OLD_SECTIONS, SHAPING, flat, place_of, selected
+from verl_trgrpo.runs.keys import (
+    LOSS,
+    MANAGER,
+    MANAGER_OPTIONS,
+    OLD_SECTIONS,
+    SHAPING,
+    flat,
+    hint_of,
+    moved_key,
+    selected,
+)
 from verl_trgrpo.runs.overrides import can_be_added
 from verl_trgrpo.tasks.registry import known_agent_loops
 
@@ -170,20 +180,20 @@ def _unknown_keys(node: DictConfig, defaults: DictConfig, prefix: str) -> Iterat
 def _unknown_finding(key: str, names: set[str], places: list[str], plus: str) -> Finding:
     section, dot, _ = key.rpartition(".")
     known = [*(f"{section}{dot}{name}" for name in names), *places]
-    meant = place_of(key, known) or nearest_key(key, known)
-    fix = f"did you mean {meant}?" if meant else f"remove {key}"
+    fix = hint_of(key, known) or f"remove {key}"
     return Finding.error(key, f"{key}: unknown key; {fix}{plus}")
 
 
 def _unread_findings(config: DictConfig, defaults: DictConfig) -> list[Finding]:
     findings = []
     for key, value in flat(config).items():
-        if value is not None and value != selected(defaults, key) and (place := place_of(key)):
-            plus = " (on the command line with a plus)" if place.startswith(MANAGER_OPTIONS) else ""
+        if value is not None and value != selected(defaults, key) and (moved := moved_key(key)):
+            plus = " (on the command line with a plus)" if moved.place.startswith(MANAGER_OPTIONS) else ""
             decides = (
                 key.partition(".")[0] in OLD_SECTIONS
             )  # the run would optimise another reward than the one asked for
-            reason = f"veRL's trainer does not read this key{', and takes another reward' if decides else ''}; set {place}{plus}"
+            fix = f"set {moved.place}{plus}" if moved.place else f"remove {key}, {moved.why}"
+            reason = f"veRL's trainer does not read this key{', and takes another reward' if decides else ''}; {fix}"
             level = Level.ERROR if decides else Level.WARNING
             findings.append(Finding(level, key, f"{key}={as_plain_yaml(value)}: {reason}"))
     read = [loop.section for loop in known_agent_loops().values() if loop.section]

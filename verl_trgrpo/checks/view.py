@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from omegaconf import DictConfig, ListConfig
 
@@ -18,11 +18,14 @@ from verl_trgrpo.common.typed import read_typed
 from verl_trgrpo.data.prompts import ModelConfig, RolloutPrompts, default_agent_of
 from verl_trgrpo.data.questions.ask import open_data_file
 from verl_trgrpo.data.rows import SINGLE_TURN, UnreadableFileError
-from verl_trgrpo.data.verl_files import DataFile
+from verl_trgrpo.data.verl_files import DataFile, matching_files
 from verl_trgrpo.runs.compose import ComposedRun, changed_values, loggers_of
 from verl_trgrpo.runs.keys import ACTOR, LOSS, MODEL, MODEL_PATH, selected
 from verl_trgrpo.runs.run_directory import is_finished
 from verl_trgrpo.verl_plugin.loss_names import VERLS_NAMES
+
+if TYPE_CHECKING:
+    from verl_trgrpo.memory.run import MemoryAnswer
 
 TRAINING = "data.train_files"
 DATA = (TRAINING, "data.val_files")
@@ -35,9 +38,14 @@ OWN_MANAGER = "pkg://verl_trgrpo.tasks.reward_manager"
 
 
 def data_files(config: DictConfig, key: str) -> list[str]:
-    """Return the files under ``key``, which holds one or a list."""
+    """Return the files under ``key``, which holds one or a list; a pattern with a match stands for what it matches."""
     files = selected(config, key)
-    return [str(file) for file in (files if isinstance(files, ListConfig) else [files]) if file]
+    return [
+        each
+        for file in (files if isinstance(files, ListConfig) else [files])
+        if file
+        for each in matching_files(str(file))
+    ]
 
 
 class RunView:
@@ -47,9 +55,13 @@ class RunView:
         run: as composed.
         need_files: missing data and models are errors; otherwise they are reported as "not checked".
         trains: this machine trains, so that what it lacks is an error.
+        gpu_gb: GB of a card, as in its name; None for this machine's.
     """
 
-    def __init__(self, run: ComposedRun, need_files: bool = True, trains: bool = False) -> None:
+    def __init__(
+        self, run: ComposedRun, need_files: bool = True, trains: bool = False, gpu_gb: float | None = None
+    ) -> None:
+        self.gpu_gb = gpu_gb
         self.run, self.need_files, self.trains = run, need_files, trains
         self.config, self.choices = run.config, run.choices
         self._opened: dict[Path, DataFile | UnreadableFileError] = {}
@@ -119,6 +131,13 @@ class RunView:
             config = read_typed(Path(str(self[MODEL_PATH])).expanduser() / "config.json", ModelConfig)
         figures = (config.text_config or {}) | config.content()
         return defaultdict(lambda: None, {name: value for name, value in figures.items() if isinstance(value, int)})
+
+    @cached_property
+    def memory(self) -> MemoryAnswer:
+        """Return whether the run fits on its cards. Imports torch and transformers."""
+        from verl_trgrpo.memory.run import memory_answer
+
+        return memory_answer(self.config, self.gpu_gb, self.has_reference, self.needs_critic)
 
     @property
     def data_set(self) -> str | None:

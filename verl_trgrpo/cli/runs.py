@@ -6,13 +6,19 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import tyro
 
 from verl_trgrpo.common.findings import Level
-from verl_trgrpo.common.text import from_here, show
+from verl_trgrpo.common.text import count_of, from_here, show
 from verl_trgrpo.runs.compose import DEFAULT_CONFIG
-from verl_trgrpo.runs.metrics import read_steps
+from verl_trgrpo.runs.metrics import read_run
+from verl_trgrpo.shell.starts import is_script
+
+if TYPE_CHECKING:
+    from verl_trgrpo.checks.check import CheckReport
+    from verl_trgrpo.shell.starts import ScriptStart
 
 
 @dataclass(frozen=True)
@@ -36,6 +42,10 @@ class RunOptions:
         words = (self.config, *self.overrides)
         overrides = tuple(word for word in words if "=" in word or word.startswith("~"))
         others = [word for word in words if word not in overrides] or [DEFAULT_CONFIG]
+        if script := next((word for word in others if is_script(word)), None):
+            raise ValueError(
+                f"{script}: is a shell script; start the script with bash, or check the script: `verl-trgrpo validate {script}`"
+            )
         if len(others) > 1:
             raise ValueError(
                 f"{' and '.join(others)} are {len(others)} configurations; give one, and overrides as KEY=VALUE"
@@ -75,15 +85,14 @@ def train_run(overrides: Sequence[str], source: str | Path, title: str | None = 
     outcome = run_training(overrides, source)
     from verl_trgrpo.compare.plots import plot_run  # imports matplotlib, which need not delay the start
     from verl_trgrpo.runs.health import judge
-    from verl_trgrpo.runs.metrics import MetricsLog
     from verl_trgrpo.runs.summary import summary_lines, weight_range
 
     run_dir = outcome.run_dir
-    steps = MetricsLog(run_dir).read()
+    steps, abandoned = read_run(run_dir)
     curves = "none: no step was logged"
     if steps:
         path = run_dir / "curves.png"
-        curves = str(from_here(plot_run(steps, path, title or run_dir.name, weight_range(run_dir))))
+        curves = str(from_here(plot_run(steps, path, title or run_dir.name, weight_range(run_dir), abandoned)))
     for line in summary_lines(steps):
         show(line)
     for finding in judge(steps):
@@ -99,15 +108,34 @@ def train_run(overrides: Sequence[str], source: str | Path, title: str | None = 
 
 @dataclass(frozen=True)
 class ValidateOptions(RunOptions):
-    """Select the configuration and what to print.
+    """Select the configuration, or a shell script that starts veRL, and what to print.
 
     Args:
-        show: also print where the configuration differs from veRL's defaults, and the number of steps.
+        config_name: of the primary configuration, as main_ppo takes it.
+        config_path: its directory, as main_ppo takes it.
+        show: also print where the configuration differs from veRL's defaults, the number of steps, and the memory plan.
         no_files: report missing data and model files as "not checked", for machines that do not have them.
+        gpu_gb: GB of a card, as in its name, for the memory plan; this machine's by default, 80 where it has none.
     """
 
+    config_name: str | None = None
+    config_path: str | None = None
     show: bool = False
     no_files: bool = False
+    gpu_gb: float | None = None
+
+    def starts(self) -> list[ScriptStart]:
+        """Return the runs to check: that of the configuration, or each that the script starts with the words behind it."""
+        from verl_trgrpo.shell.starts import ScriptStart, main_arguments, read_script
+
+        given = {"config-name": self.config_name, "config-path": self.config_path}
+        flags = [f"--{name}={value}" for name, value in given.items() if value]
+        words = (self.config, *self.overrides)
+        if script := next(filter(is_script, words), None):
+            return read_script(Path(script), [*(word for word in words if word != script), *flags])
+        source, overrides = self.configuration()
+        named, _ = main_arguments(flags)
+        return [ScriptStart(0, named if flags else source, overrides, ())]
 
 
 def validate(options: ValidateOptions) -> int:
@@ -117,8 +145,11 @@ def validate(options: ValidateOptions) -> int:
       verl-trgrpo validate recipes/knights_and_knaves/qwen2.5-3b-instruct.yaml trainer.nnodes=2 --show
       verl-trgrpo validate trgrpo_trainer data.train_files=train.parquet data.val_files=test.parquet ...
       verl-trgrpo validate kk_quickstart platform=cpu --no-files        as on a machine without an accelerator
+      verl-trgrpo validate train.sh +algorithm=tr_grpo                  what bash train.sh +algorithm=tr_grpo would start
+      verl-trgrpo validate mine.yaml --show --gpu-gb 40                 does it fit on cards of 40 GB?
 
     notes:
+      Of a script the arguments of main_ppo are read; nothing in it is run. What cannot be read is named with its line.
       The configuration is composed as for a training on accelerators, wherever the command runs.
       It is checked in three stages: single settings and files, veRL's dataclasses, rules between settings.
       A stage with errors ends the check.
@@ -127,19 +158,28 @@ def validate(options: ValidateOptions) -> int:
     exit codes:
       0 no errors, 1 errors, 2 the configuration cannot be composed
     """
+    reports = [_validated(start, options) for start in options.starts()]
+    return 0 if all(report.ok for report in reports) else 1
+
+
+def _validated(start: ScriptStart, options: ValidateOptions) -> CheckReport:
+    """Check one run, print what was found, and return the report."""
     from verl_trgrpo.checks import check
     from verl_trgrpo.runs.compose import compose
 
-    composed, need_files = compose(*options.configuration()), not options.no_files
-    early = [finding for finding in check.early_findings(composed, need_files) if finding.level is Level.ERROR]
+    if start.line:
+        show(f"line {start.line}: python3 -m verl.trainer.main_ppo, {count_of(len(start.overrides), 'override')}")
+    composed, need_files = compose(start.source, start.overrides), not options.no_files
+    found = [*start.findings, *check.early_findings(composed, need_files)]
+    early = [finding for finding in found if finding.level is Level.ERROR]
     if early:
         lines = [*(f"error: {finding.message}" for finding in early), "checking the rest ..."]
         show("\n".join(lines), sys.stderr)
-    report = check.check(composed, need_files)
+    report = check.check(composed, need_files, gpu_gb=options.gpu_gb).with_findings(start.findings)
     show(report.findings_text())
     if options.show:
         show(f"\n{report.details_text()}")
-    return 0 if report.ok else 1
+    return report
 
 
 @dataclass(frozen=True)
@@ -172,13 +212,15 @@ def health(options: HealthOptions) -> int:
 
     if not options.path.exists():
         raise ValueError(f"{options.path} does not exist; name a run directory or a file of veRL's file logger")
-    steps = read_steps(options.path)
+    steps, abandoned = read_run(options.path)
     if not steps:
         raise ValueError(
             f"{options.path} holds no metrics; give a run directory with metrics-N.jsonl, or the file that veRL's logger "
             "`file` wrote (trainer.logger=[console,file], VERL_FILE_LOGGER_PATH)"
         )
     findings = judge(steps)
+    for branch in abandoned:
+        show(f"left    {branch.text}, before which the run went back")
     for finding in findings:
         state = (
             "note  " if finding.signal.note else "stands" if finding.stands else "lost  " if finding.lost else "over  "

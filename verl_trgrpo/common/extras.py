@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 _MODULES = {
+    "core": "torch numpy",
     "verl": "verl hydra omegaconf ray transfer_queue tensordict transformers tokenizers huggingface_hub datasets pyarrow pandas "
-    "psutil packaging pydantic annotated_types safetensors tqdm tyro yaml",
+    "psutil packaging pydantic annotated_types safetensors tqdm tree_sitter tree_sitter_bash tyro yaml",
     "rewards": "mpmath",
     "puzzles": "reasoning_gym",
     "search": "tantivy starlette uvicorn httptools anyio aiohttp",

@@ -4,14 +4,14 @@ import contextlib
 import os
 import signal
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
-from pathlib import Path
 from typing import Any, TypeVar
 
 from tqdm import tqdm
+
+from verl_trgrpo.common.import_path import same_path
 
 _Item = TypeVar("_Item")
 
@@ -72,10 +72,8 @@ def handle_signals(handler: Callable[..., Any], *numbers: signal.Signals) -> Ite
 @contextlib.contextmanager
 def guarded_children() -> Iterator[None]:
     """See to it that the processes which this one starts within the block end if it is killed, even by SIGKILL."""
-    root = str(Path(__file__).parents[2])
-    code = f"import sys; sys.path.insert(0, {root!r}); from {__name__} import end_children; end_children({os.getpid()})"
     with subprocess.Popen(
-        [sys.executable, "-c", code],
+        same_path(f"from {__name__} import end_children; end_children({os.getpid()})"),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,

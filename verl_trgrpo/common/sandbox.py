@@ -1,6 +1,6 @@
 """Run code that foreign input reaches in a process of its own, bounded in time, memory and rights.
 
-Answers of a policy (`tasks.judge`), and chat templates and tokenizers of strangers (`data.prompts`) go this way. A
+Answers of a policy (`judge.processes`), and chat templates and tokenizers of strangers (`data.prompts`) go this way. A
 sandbox is a new program, not a fork, so threads, CUDA and Ray in the caller do not matter, and a daemonic process may have one.
 It imports the libraries once and forks a worker, which gives up all rights but computing (see `seccomp`) and answers. The
 worker's CPU time for a question is limited by a timer whose signal ends it, whatever code it is in; it is replaced then, and
@@ -30,6 +30,7 @@ from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any
 
+from verl_trgrpo.common.import_path import same_path
 from verl_trgrpo.common.seccomp import restrict
 
 MEMORY_LIMIT = 2 << 30
@@ -39,7 +40,6 @@ RENEW_AFTER = 256
 _MOST_NOTE = 10_000
 _START_SECONDS = 600.0
 _STARTS = 3
-_PACKAGE_ROOT = Path(__file__).resolve().parents[2]
 
 logger = logging.getLogger(__name__)
 
@@ -102,25 +102,17 @@ class Sandbox:
 
     def _start(self) -> Connection:
         self.close()
-        search_path = os.pathsep.join(filter(None, [str(_PACKAGE_ROOT), os.environ.get("PYTHONPATH")]))
+        renew_after = str(self._renew_after or sys.maxsize)
         connection, other_end = Pipe()
         with other_end:
             self.process = subprocess.Popen(
-                [
-                    sys.executable,
-                    "-m",
-                    __name__,
-                    self.function,
-                    str(self._most_reply),
-                    str(self._renew_after or sys.maxsize),
-                ],
+                [*same_path(f"from {__name__} import run; run()"), self.function, str(self._most_reply), renew_after],
                 stdin=other_end.fileno(),
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
-                # Sympy's order of terms follows Python's hashes; a fixed seed makes verdicts repeatable. A safe path keeps
-                # files of the working directory from standing in for the libraries (Python 3.11 and later).
+                # Sympy's order of terms follows Python's hashes; a fixed seed makes verdicts repeatable.
                 env=os.environ
-                | {"PYTHONPATH": search_path, "PYTHONHASHSEED": "0", "PYTHONSAFEPATH": "1", "OMP_NUM_THREADS": "1"}
+                | {"PYTHONHASHSEED": "0", "OMP_NUM_THREADS": "1"}
                 # A worker may start no threads.
                 | {"OPENBLAS_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"},
                 start_new_session=True,  # its worker ends with it, and the terminal's Ctrl-C reaches neither
@@ -275,7 +267,8 @@ def main(connection: Connection, name: str, most_reply: int, renew_after: int) -
     worker.end()
 
 
-if __name__ == "__main__":
+def run() -> None:
+    """Begin as the process of a sandbox, whose caller is behind the standard input."""
     to_caller = Connection(os.dup(0))
     with Path(os.devnull).open() as nothing:
         os.dup2(nothing.fileno(), 0)  # a worker must not have the caller's connection, also not as its standard input

@@ -154,20 +154,25 @@ _OF_MANY = ("enable", "enabled", "name", "path", "type")
 def nearest_key(key: str, known: Iterable[str]) -> str:
     """Return the dotted key that was probably meant, or "".
 
-    A last part in the same section, written a little differently, is preferred to the same last part in another section, to a
-    similar key. ``tool_path`` is not ``model_path`` written differently: every word has to be similar. Case does not count.
+    In this order: a last part in the same section, written a little differently; the end of a longer key; the same last part
+    elsewhere in the same first section, or at one place alone if it has several words; a section written a little differently.
+    ``tool_path`` is not ``model_path`` written differently: every word has to be similar. Case does not count. Any other key of
+    another section is another thing, however alike the names are.
     """
     spelled, key = {other.casefold(): other for other in known}, key.casefold()
     section, _, name = key.rpartition(".")
     here = {other.rpartition(".")[2]: other for other in spelled if other.rpartition(".")[0] == section}
     if near := nearest(name, [other for other in here if _same_words(name, other)], cutoff=0.7):
         return spelled[here[near]]
-    end = f".{key}" if name in _OF_MANY and section else f".{name}"
-    elsewhere = [other for other in spelled if f".{other}".endswith(end) and (section or name not in _OF_MANY)]
-    if elsewhere:
-        inside = [other for other in elsewhere if section and other.startswith(f"{section}.")]
-        return spelled[min(inside or elsewhere, key=lambda other: _distance(key, other))]
-    others = [other for other in spelled if other.rpartition(".")[0] != section]
+    same = [other for other in spelled if other.rpartition(".")[2] == name]
+    found = [other for other in same if other.endswith(f".{key}")]
+    if not found and name not in _OF_MANY:
+        found = [other for other in same if section and other.partition(".")[0] == key.partition(".")[0]]
+        found = found or (same if len(same) == 1 and "_" in name else [])
+    if found and (section or name not in _OF_MANY):
+        inside = [other for other in found if section and other.startswith(f"{section}.")]
+        return spelled[min(inside or found, key=lambda other: _distance(key, other))]
+    others = [other for other in spelled if other in same or "/" in other or not section]
     return spelled.get(nearest(key, others, cutoff=0.85), "")
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from verl_trgrpo.common.findings import raise_invalid
-from verl_trgrpo.runs.metrics import Step, read_steps
+from verl_trgrpo.runs.metrics import Branch, Step, read_run
 from verl_trgrpo.runs.records import RunRecord, read_record, read_trainer_options
 
 _SEED = re.compile(r"(?P<label>.*?)[-_]?seed[-_]?(?P<seed>\d+)")
@@ -22,13 +22,17 @@ _DEPTH = 3
 
 @dataclass(frozen=True, eq=False)
 class Run:
-    """One training run: name of its arm, seed (None if unknown), where it was read from, steps in order, and ``run.json``."""
+    """One training run: name of its arm, seed (None if unknown), where it was read from, steps in order, and ``run.json``.
+
+    `abandoned` are the branches that it went back before, which no figure counts.
+    """
 
     label: str
     seed: int | None
     path: Path
     steps: tuple[Step, ...]
     record: RunRecord = field(default_factory=RunRecord)
+    abandoned: tuple[Branch, ...] = ()
 
     @property
     def name(self) -> str:
@@ -99,7 +103,7 @@ def read_runs(arguments: Sequence[str]) -> list[Run]:
 
 def _search(path: Path, depth: int) -> Iterator[Run]:
     """Yield every run at or below a path; directories inside a run are not searched."""
-    if run := read_run(path):
+    if run := find_run(path):
         yield run
     elif depth and path.is_dir():
         if read_record(path, needed=False).content():  # a training that ended before its first step
@@ -111,7 +115,7 @@ def _search(path: Path, depth: int) -> Iterator[Run]:
                 yield from _search(child, depth - 1)
 
 
-def read_run(path: Path) -> Run | None:
+def find_run(path: Path) -> Run | None:
     """Read the metrics and the record of one run; None where there are no metrics.
 
     Arm and seed come from ``run.json``, else from ``ARM-seedN`` or ``ARM/seed-N``, else from the options.
@@ -119,7 +123,8 @@ def read_run(path: Path) -> Run | None:
     Raises:
         ValueError: a file is damaged.
     """
-    if not (steps := read_steps(path)):
+    steps, abandoned = read_run(path)
+    if not steps:
         return None
     full = path.resolve()
     label, seed = full.stem if full.is_file() else full.name, None
@@ -128,4 +133,5 @@ def read_run(path: Path) -> Run | None:
     record = read_record(path, needed=False) if path.is_dir() else RunRecord()
     if seed is None and path.is_dir():
         seed = read_trainer_options(path, needed=False).seed
-    return Run(record.arm or label, seed if record.seed is None else record.seed, path, tuple(steps), record)
+    seed = seed if record.seed is None else record.seed
+    return Run(record.arm or label, seed, path, tuple(steps), record, tuple(abandoned))

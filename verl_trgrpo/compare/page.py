@@ -8,7 +8,7 @@ import logging
 import math
 import random
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -62,6 +62,7 @@ def write_report(options: ReportOptions) -> list[str]:
         upto=found.upto,
         notes=found.notes,
         tables=found.tables,
+        budget=found.budget,
         figures={words(name): meaning for name, meaning in shown_figures(found.comparison).items()},
         plots={name: base64.b64encode(png).decode() for name, png in plots.items()},
         samples=_samples(found.arms),
@@ -110,20 +111,23 @@ def _samples(arms: Mapping[str, Sequence[Run]]) -> list[tuple[str, Samples]]:
     """Return the name and the samples of the first run with dumped responses of each arm."""
     found = []
     for own in arms.values():
-        read = ((run.name, _samples_of(run.path / _RESPONSES)) for run in own)
+        read = ((run.name, _samples_of(run)) for run in own)
         if first := next(((name, samples) for name, samples in read if samples), None):
             found.append(first)
     return found
 
 
-def _samples_of(directory: Path) -> Samples | None:
+def _samples_of(run: Run) -> Samples | None:
     """Return the samples of a run; None with a warning if their directory is a link, which may lead to another's responses."""
+    directory = run.path / _RESPONSES
     try:
         check_no_link(directory)
     except ForeignFileError as error:
         logger.warning("%s; its responses are not shown", error)
         return None
-    return read_samples(directory)
+    left = {step.number for branch in run.abandoned for step in branch.steps if step.accuracy is not None}
+    validated = {step.number for step in run.steps if step.accuracy is not None}
+    return read_samples(directory, without=left - validated)
 
 
 class DumpedResponse(NamedTuple):
@@ -171,12 +175,15 @@ class Samples(NamedTuple):
     pairs: list[ResponsePair]
 
 
-def read_samples(directory: Path, most: int = 4) -> Samples | None:
+def read_samples(directory: Path, most: int = 4, without: Collection[int] = ()) -> Samples | None:
     """Read the first and the last dump in a directory, and draw `most` prompts with a fixed seed.
+
+    Dumps of the steps `without` are of abandoned attempts.
 
     Of several responses to one prompt, the first counts. None without a dump, or if two dumps have no prompt in common.
     """
     files = {int(path.stem): path for path in directory.glob("*.jsonl") if path.stem.isdecimal() and path.is_file()}
+    files = {step: path for step, path in files.items() if step not in without}
     if not files:
         return None
     first, last = min(files), max(files)

@@ -20,6 +20,7 @@ from verl_trgrpo.runs.metrics import (
     WEIGHT,
     WEIGHT_STD,
     WEIGHTED_SHARE,
+    Branch,
     Step,
     series,
 )
@@ -52,6 +53,7 @@ class Curve(NamedTuple):
         label: name of the arm.
         number: place of the arm among all, which decides its colour and line style.
         runs: (steps, runs) values, NaN where a run has none.
+        abandoned: (step, value) of each branch that a run has gone back before.
         counted: number of runs in the mean.
         mean: mean over the counted runs, at steps where all of them have a value: elsewhere the mean would jump.
         half_width: half the 95 % t interval of the mean; NaN below three runs, where it would dwarf the curves.
@@ -60,6 +62,7 @@ class Curve(NamedTuple):
     label: str
     number: int
     runs: pandas.DataFrame
+    abandoned: list[list[tuple[float, float]]]
     counted: int
     mean: pandas.Series
     half_width: pandas.Series
@@ -75,15 +78,20 @@ def curves(arms: Mapping[str, Sequence[Run]], metric: str | None, upto: int) -> 
 
     found = []
     for number, (label, own) in enumerate(arms.items()):
-        logged = [{step: value for step, value in series(run.steps, metric) if math.isfinite(value)} for run in own]
+        logged = [dict(_finite(run.steps, metric)) for run in own]
         runs = pandas.DataFrame(dict(enumerate(logged))).sort_index().dropna(axis=1, how="all")
         if runs.empty:
             continue
         whole = [place for place in runs.columns if own[place].last_step >= upto] or [*runs.columns]
         counted = runs[whole].dropna()
         factor = stats.t.ppf(0.975, len(whole) - 1) if len(whole) > 2 else math.nan
-        found.append(Curve(label, number, runs, len(whole), counted.mean(axis=1), factor * counted.sem(axis=1)))
+        left = [_finite(branch.steps, metric) for run in own for branch in run.abandoned]
+        found.append(Curve(label, number, runs, left, len(whole), counted.mean(axis=1), factor * counted.sem(axis=1)))
     return found
+
+
+def _finite(steps: Sequence[Step], metric: str | None) -> list[tuple[float, float]]:
+    return [(step, value) for step, value in series(steps, metric) if math.isfinite(value)]
 
 
 def plot_arms(arms: Mapping[str, Sequence[Run]], metric: str | None, upto: int) -> dict[str, bytes]:
@@ -96,7 +104,13 @@ def plot_arms(arms: Mapping[str, Sequence[Run]], metric: str | None, upto: int) 
     }
 
 
-def plot_run(steps: Sequence[Step], path: Path, title: str, weight_range: tuple[float, float] | None = None) -> Path:
+def plot_run(
+    steps: Sequence[Step],
+    path: Path,
+    title: str,
+    weight_range: tuple[float, float] | None = None,
+    abandoned: Sequence[Branch] = (),
+) -> Path:
     """Plot accuracy, reward, gradient norm and entropy of one run, and what its token weights do; signals are shaded.
 
     Args:
@@ -104,6 +118,7 @@ def plot_run(steps: Sequence[Step], path: Path, title: str, weight_range: tuple[
         path: PNG file, written atomically and returned.
         title: title of the picture.
         weight_range: smallest and largest weight of the run's shaping, the axis of its weights; None for the data's own.
+        abandoned: steps that the run has gone back before, drawn in grey.
     """
     panels: list[tuple[str, dict[str, str | None]]] = [
         ("validation accuracy", {"": None}),
@@ -120,6 +135,7 @@ def plot_run(steps: Sequence[Step], path: Path, title: str, weight_range: tuple[
     figure, axes = _new_figure((10.5, 1.2 + 2.9 * len(panels) / 2), [head for head, _ in panels], columns=2)
     figure.suptitle(as_label(title))
     for axis, (_, lines) in zip(axes, panels, strict=True):
+        _draw_abandoned(axis, [_finite(branch.steps, metric) for metric in lines.values() for branch in abandoned])
         for number, (label, metric) in enumerate(lines.items()):
             points = series(steps, metric)
             axis.plot([step for step, _ in points], [value for _, value in points], **_line_style(number), label=label)
@@ -131,21 +147,31 @@ def plot_run(steps: Sequence[Step], path: Path, title: str, weight_range: tuple[
     axes[0].set_ylim(0, 1)
     if len(panels) > 4:
         _finish_weights(axes[3], steps, weight_range)
-    _shade_signals(figure, axes, steps)
+    _shade_signals(
+        figure, axes, steps, [f"grey: {branch.text}, before which the run went back" for branch in abandoned]
+    )
     write_bytes(path, _as_png(figure))
     return path
 
 
-def _shade_signals(figure: Any, axes: Sequence[Any], steps: Sequence[Step]) -> None:
-    """Shade the steps of signals of :mod:`verl_trgrpo.runs.health`, and name the signals below the panels."""
+def _draw_abandoned(axis: Any, branches: Sequence[list[tuple[float, float]]]) -> None:
+    """Draw the points of abandoned branches as they would have gone on, behind the curves and in grey."""
+    for points in branches:
+        axis.plot(
+            [step for step, _ in points], [value for _, value in points], ".-", color="0.75", zorder=1, linewidth=0.9
+        )
+
+
+def _shade_signals(figure: Any, axes: Sequence[Any], steps: Sequence[Step], lines: list[str]) -> None:
+    """Shade the steps of signals of :mod:`verl_trgrpo.runs.health`, and name these and other `lines` below the panels."""
     from verl_trgrpo.runs.health import judge  # and numpy, which the help does not need
 
     findings = judge(steps)
     for axis in axes:
         for each in findings:
             axis.axvspan(each.first - 0.5, each.last + 0.5, color=COLORS[1], alpha=0.25 / len(findings), linewidth=0)
-    if findings:
-        figure.supxlabel("\n".join(f"shaded: {each.signal.name}, {each.steps}" for each in findings), fontsize="small")
+    if lines := [*(f"shaded: {each.signal.name}, {each.steps}" for each in findings), *lines]:
+        figure.supxlabel("\n".join(lines), fontsize="small")
 
 
 def _finish_weights(axis: Any, steps: Sequence[Step], weight_range: tuple[float, float] | None) -> None:
@@ -204,6 +230,7 @@ def _plot(title: str, y_label: str, drawn: Sequence[Curve]) -> bytes:
     axis.set_ylabel(y_label)
     for curve in drawn:
         look = _line_style(curve.number)
+        _draw_abandoned(axis, curve.abandoned)
         for _, points in curve.runs.items() if curve.runs.shape[1] > 1 else []:
             axis.plot(points.dropna(), ".-", color=look["color"], markersize=2, linewidth=0.7, alpha=0.55)
         ends = (curve.mean - curve.half_width, curve.mean + curve.half_width)

@@ -1,6 +1,7 @@
 """TR-GRPO in plain torch: token shapings, policy losses, weighted KL, advantages, metrics. Needs neither veRL nor Ray."""
 
-from verl_trgrpo.core import shapings as _shapings  # noqa: F401 (importing them registers them)
+from verl_trgrpo.core import off_policy_shapings as _off_policy_shapings  # noqa: F401 (importing them registers them)
+from verl_trgrpo.core import shapings as _shapings  # noqa: F401
 from verl_trgrpo.core.advantages import (
     difficulty_weighted_advantages,
     group_relative_advantages,

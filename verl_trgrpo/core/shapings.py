@@ -17,7 +17,7 @@ _SIGMOID = {"alpha": "(0, inf)", "tau": "(0, inf)", "mu": "[0, 1]", "lower": "[0
 # Guard of the division by the entropy, that of the ports of RSI-S.
 _SMALLEST_ENTROPY = 1e-6
 # Tokens whose discounted sums one matrix product computes.
-_BLOCK = 128
+_BLOCK = 64
 
 # The last steps of MurmurHash3, which spread every bit over all of them; as signed numbers.
 _MIX = (-49064778989728563, -4265267296055464877)
@@ -336,14 +336,18 @@ def _top(values: torch.Tensor, candidates: torch.Tensor, share: float) -> torch.
 
 
 def _discounted_future_sums(x: torch.Tensor, discount: float) -> torch.Tensor:
-    """Return the sums over k >= t of discount^(k - t) x_k, in the shape (batch, length) of `x`."""
+    """Return the sums over k >= t of discount^(k - t) x_k, in the shape (batch, length) of `x`.
+
+    One matrix product sums all blocks; the sums of whole blocks are those of a sequence as long as there are blocks.
+    """
     places = torch.arange(_BLOCK, device=x.device, dtype=x.dtype)
     distance = places[:, None] - places  # k - t
     decay = torch.where(distance >= 0, discount ** distance.clamp(min=0), 0.0)
-    sums, after = torch.empty_like(x), x.new_zeros(len(x), 1)
-    for start in reversed(range(0, x.shape[1], _BLOCK)):
-        block = x[:, start : start + _BLOCK]
-        n = block.shape[1]
-        sums[:, start : start + n] = block @ decay[:n, :n] + after * discount ** (n - places[:n])
-        after = sums[:, start : start + 1]
-    return sums
+    length = x.shape[1]
+    if length <= _BLOCK:
+        return x @ decay[:length, :length]
+    blocks = torch.nn.functional.pad(x, (0, -length % _BLOCK)).unflatten(1, (-1, _BLOCK))
+    sums = blocks @ decay
+    following = _discounted_future_sums(sums[..., 0], discount**_BLOCK)[:, 1:]
+    sums[:, :-1] += following[..., None] * discount ** (_BLOCK - places)
+    return sums.flatten(1)[:, :length]

@@ -23,7 +23,7 @@ from verl_trgrpo.data.questions.ask import Questions, open_data_file
 from verl_trgrpo.data.questions.context import TEST_ROLE, TRAIN_ROLE, Context, DataQuestion
 from verl_trgrpo.data.rows import RawRow, display_names, file_problems, is_chat
 from verl_trgrpo.data.verl_files import DataFile
-from verl_trgrpo.tasks.answer_form import asked_form
+from verl_trgrpo.judge.answer_form import asked_form
 from verl_trgrpo.tasks.ground_truths import TaskKnowledge
 from verl_trgrpo.tasks.registry import default_reward_problem, has_reward, import_external_modules, known_agents
 

@@ -15,7 +15,6 @@ instructions, `extra_info.question` is the question alone, which decontamination
 
 from __future__ import annotations
 
-import re
 import unicodedata
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -50,11 +49,6 @@ RESERVED_KEYS = frozenset({PROMPT, THINKING_OPENED, CUT_OFF, MODEL_TEXT, COUNTS}
 
 # Columns with what a prompt shows besides text.
 MEDIA = ("images", "videos", "audios")
-
-_QUOTED = re.compile(r"""'((?:[^'\\]|\\.)+)'|"((?:[^"\\]|\\.)+)\"""")
-_LIST_AS_TEXT = re.compile(
-    rf"\s*\[\s*(?:{_QUOTED.pattern})(?:(?:\s*,\s*|\s+)(?:{_QUOTED.pattern}))*\s*(?:,\s*)?\]\s*", re.DOTALL
-)
 
 
 # Columns
@@ -162,21 +156,6 @@ def ground_truth_of(row: RawRow) -> Any:
     """Return a row's ground truth, or None."""
     reward_model = row.get("reward_model")
     return reward_model.get("ground_truth") if isinstance(reward_model, Mapping) else None
-
-
-def listed(text: str) -> list[str] | None:
-    r"""Return the strings of a list that was written as text, as Python, NumPy or JSON write one; None for other text.
-
-    Backslashes are LaTeX's where they are not doubled throughout.
-
-    >>> listed("['2916']"), listed("['\\frac12' \"1/2\"]"), listed("[1, 2]")
-    (['2916'], ['\\frac12', '1/2'], None)
-    """
-    if not _LIST_AS_TEXT.fullmatch(text):
-        return None
-    items = [match[1] or match[2] for match in _QUOTED.finditer(text)]
-    escaped = all(re.fullmatch(r"(?:[^\\]|\\[\\'\"])*", item) for item in items)
-    return [re.sub(r"\\(.)", r"\1", item) if escaped else item for item in items]
 
 
 def extra_info_of(row: RawRow) -> Mapping[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -24,6 +25,14 @@ _JSON_STRING = re.compile(rb'"(?:[^"\\]|\\.)*"')
 _NO_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
 
 _KINDS = {".parquet": "parquet", ".json": "json", ".jsonl": "json"}
+
+
+def matching_files(name: str) -> list[str]:
+    """Return the files that a pattern matches, as `datasets` expands what veRL hands to it; any other name, or none, as it is."""
+    local = "://" not in name and glob.has_magic(name) and not Path(name).expanduser().exists()
+    # Unlike Path.glob, this leaves out hidden files, as `datasets` does
+    found = sorted(glob.glob(str(Path(name).expanduser()), recursive=True)) if local else []  # noqa: PTH207
+    return found or [name]
 
 
 @dataclass(frozen=True)

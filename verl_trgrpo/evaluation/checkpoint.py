@@ -18,9 +18,10 @@ from verl_trgrpo.common.files import staged_directory, write_json
 from verl_trgrpo.common.foreign import ForeignFileError, check_model_directory, check_no_link
 from verl_trgrpo.common.text import as_markdown
 from verl_trgrpo.common.typed import Schema, Text, read_typed
+from verl_trgrpo.evaluation.adapter import ADAPTER
 from verl_trgrpo.runs.checkpoints import checkpoints, latest_checkpoint, step_of, tracked_checkpoint
 from verl_trgrpo.runs.environment import accelerator_found, training_environment
-from verl_trgrpo.runs.metrics import MetricsLog
+from verl_trgrpo.runs.metrics import read_run
 from verl_trgrpo.runs.records import read_record
 from verl_trgrpo.runs.run_directory import TRAINING_DATA, base_model, read_config, run_settings, short_path
 from verl_trgrpo.runs.weights import MOST_BFLOAT16, NOT_WEIGHTS, broken_weights, largest_loaded, weight_files
@@ -89,11 +90,6 @@ def find_model(name: str) -> str:
     whole = shards / "huggingface"
     if (whole / "config.json").is_file() and any(whole.glob("*.safetensors")):
         return str(whole)  # saved with checkpoint.save_contents=[..., hf_model]
-    if (shards / "lora_train_meta.json").is_file():
-        raise ValueError(
-            f"{shards} is a LoRA checkpoint; veRL's merger writes base weights and adapter apart, and evaluating the base would "
-            "mislead. Merge the adapter into the base (peft's merge_and_unload) and evaluate the result"
-        )
     if (shards / _SHARDED).is_file():
         return str(shards)
     raise ValueError(
@@ -135,11 +131,11 @@ def merged_model(place: str, out: Path) -> str:
 
     The merged model is ``merged_hf`` beside the checkpoint's ``actor`` directory, or in `out` if that cannot be written. It
     appears whole or not at all, and is made again if the shards have changed. veRL's merger writes bfloat16 weights,
-    whatever the shards are.
+    whatever the shards are; a LoRA adapter is added to the base's.
 
     Raises:
         ValueError: weights are not finite or cannot be read, or the record of the merged model is damaged.
-        RuntimeError: the merger fails.
+        RuntimeError: veRL's merger or PEFT's fails.
     """
     shards = Path(place)
     if not shards.is_dir():  # a name on the hub
@@ -158,21 +154,34 @@ def merged_model(place: str, out: Path) -> str:
         _check_weights(target, largest_loaded(target))
         return str(target)
     with staged_directory(target, _merged) as stage:
-        # In a process of its own: it needs the memory of the whole model, which vLLM will want.
-        merger = [sys.executable, "-m", "verl.model_merger", "merge", "--backend", "fsdp"]
-        result = subprocess.run(
-            [*merger, "--local_dir", str(shards), "--target_dir", str(stage)],
-            env=training_environment(not accelerator_found(), os.devnull),
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        if result.returncode:
-            ending = " | ".join(result.stderr.strip().splitlines()[-3:])
-            raise RuntimeError(f"veRL's model merger failed on {shards} (exit code {result.returncode}): {ending}")
+        # In processes of their own: they need the memory of the whole model, which vLLM will want.
+        merger = [
+            "verl.model_merger",
+            "merge",
+            "--backend",
+            "fsdp",
+            "--local_dir",
+            str(shards),
+            "--target_dir",
+            str(stage),
+        ]
+        _run("veRL's model merger", shards, *merger)
+        if (stage / ADAPTER).is_dir():
+            _run("PEFT's merge of the adapter", shards, "verl_trgrpo.evaluation.adapter", str(stage))
         _check_weights(stage, largest_loaded(stage))
         write_json(stage / _ORIGIN, origin)
     return str(target)
+
+
+def _run(what: str, shards: Path, *module: str) -> None:
+    """Run a Python module; RuntimeError with its last words if it fails."""
+    environment = training_environment(not accelerator_found(), os.devnull)
+    result = subprocess.run(
+        [sys.executable, "-m", *module], env=environment, capture_output=True, text=True, check=False
+    )
+    if result.returncode:
+        ending = " | ".join(result.stderr.strip().splitlines()[-3:])
+        raise RuntimeError(f"{what} failed on {shards} (exit code {result.returncode}): {ending}")
 
 
 def _check_weights(directory: Path, largest: float) -> None:
@@ -217,7 +226,7 @@ def model_card(checkpoint: Path) -> str:
     """Build the card from the run's own record: base model, data, algorithm, validation accuracy, versions."""
     run_dir, step = checkpoint.parent, step_of(checkpoint)
     record, settings, base = read_record(run_dir), run_settings(run_dir), base_model(run_dir)
-    known = [found for found in MetricsLog(run_dir).read() if found.number <= step and found.accuracy is not None]
+    known = [found for found in read_run(run_dir, upto=step).line if found.accuracy is not None]
     accuracy = f"{known[-1].accuracy:.3f} (step {known[-1].number})" if known else "not recorded"
     made_with = [f"{name} {version}" for name, version in record.versions.items()]
     head = {"library_name": "transformers", "tags": ["verl-trgrpo", "reinforcement-learning"]}

@@ -16,8 +16,8 @@ from verl_trgrpo.common.files import check_no_circle, lock, open_plain, write_js
 from verl_trgrpo.common.foreign import LINE_LIMIT, MIB, ForeignFileError
 from verl_trgrpo.common.text import changes
 from verl_trgrpo.common.typed import Schema, Text, Whole, read_typed, typed_lines
-from verl_trgrpo.data.rows import Row
-from verl_trgrpo.tasks.answer_form import THINKING_OPENED, reward_input
+from verl_trgrpo.data.rows import THINKING_OPENED, Row
+from verl_trgrpo.tasks.reward_input import reward_input
 
 ARGUMENTS = "arguments.json"
 

@@ -1,17 +1,14 @@
-"""Read a training's log: detect dead processes while it is written, and explain a failure afterwards."""
+"""Read a training's log while it is written, and detect dead processes; `postmortem.py` explains a failure afterwards."""
 
 from __future__ import annotations
 
 import re
-import shutil
 import time
-from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 from verl_trgrpo.common.foreign import open_foreign
-from verl_trgrpo.common.text import escape_controls
 
 
 class Event(NamedTuple):
@@ -70,17 +67,7 @@ _SILENCE = 1800.0
 _GRACE = 30.0
 # Bytes of a line that are looked at, and of the log that are read at a time.
 _LONGEST_LINE, _BLOCK = 1 << 16, 1 << 18
-# Most processes whose names are remembered.
-_MOST_NAMES = 10_000
 
-_COLOR = re.compile(r"\x1b\[[0-9;]*m")
-_EXCEPTION = re.compile(r"(?:[\w.]+\.)?\w*(?:Error|Exception|Interrupt)(?::|$)")
-# Lines that Ray and Hydra put around an error.
-_WRAPPER = re.compile(r"(?:ray\.exceptions|hydra\.errors)\.|Exception raised in creation task")
-# Errors of torch.save and of the system on a full disk.
-_CANNOT_WRITE = re.compile(r"No space left on device|Disk quota exceeded|unexpected pos \d+ vs \d+|iostream error")
-# A disk with less free space counts as full.
-_FULL = 64 << 20
 _UNPLACED = "Ray cannot place the processes of the run, and would wait forever"
 _DIED = "veRL went on waiting for a process that had died"
 
@@ -112,7 +99,7 @@ def events_in(said: Said) -> Iterator[tuple[Event, re.Match[str]]]:
             yield event, match
 
 
-class _Lines:
+class Lines:
     """The lines of a growing file, of each its beginning, so that neither the file's size nor a line's matters."""
 
     def __init__(self, path: Path) -> None:
@@ -160,7 +147,7 @@ class LogWatch:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._path, self._has_lost, self._grace, self._clock = log_file, has_lost, grace, clock
-        self._lines = _Lines(log_file)
+        self._lines = Lines(log_file)
         # Signs of a death: when each was first seen, by what `has_lost` is asked, None for what needs no question.
         self._signs: dict[tuple[int, str, str] | None, float] = {}
         self._grown_at, self._doubtful = clock(), False
@@ -211,71 +198,3 @@ class LogWatch:
             self._doubtful = True
         if self._doubtful and now - self._grown_at > _SILENCE:
             raise WorkerDiedError(_DIED)
-
-
-def failure(log_file: Path) -> str:
-    """Return why a training failed: the first and the last error in its log, with explanations of known ones.
-
-    Control characters of the log are escaped. The log is read in pieces.
-    """
-    ending: deque[str] = deque(maxlen=5)
-    errors: list[str] = []
-    traced = cannot_write = False
-    found: dict[str, re.Match[str]] = {}
-    names: dict[int, str] = {}
-    died: dict[int, None] = {}
-    for raw in _Lines(log_file).read(last=True):
-        said = parse_line(raw)
-        line = _COLOR.sub("", said.text)
-        if (inner := parse_line(line)).pid is not None:  # of a process that an actor has started
-            line = inner.text
-        ending.append(line)
-        if said.pid is not None and len(names) < _MOST_NAMES:
-            names.setdefault(said.pid, said.name)
-        for event, match in events_in(said):
-            found.setdefault(event.name, match)
-            if event.name == WORKER_KILLED and match["pid"] and len(died) < _MOST_NAMES:
-                died[int(match["pid"])] = None
-        if not traced and line.startswith("Traceback (most recent call last)"):
-            # Harmless errors of libraries have no traceback; one that ended a process has.
-            errors, traced = [], True
-        line = line.strip()
-        if _EXCEPTION.match(line):
-            cannot_write |= bool(_CANNOT_WRITE.search(line))
-            if not _WRAPPER.match(line):
-                errors[1:] = [line]
-    # The first error is the cause; Ray repeats it, and the last one is often only a consequence.
-    told = [*errors[:1], *(f"(finally: {line})" for line in errors[1:] if line != errors[0])]
-    lost = [names[pid] for pid in died if pid in names]
-    explained = [f"({hint})" for hint in _hints(found, cannot_write, lost, log_file.parent)]
-    return escape_controls("\n".join([*told, *explained] or ending)) or "no output"
-
-
-def _hints(found: Mapping[str, re.Match[str]], cannot_write: bool, lost: Sequence[str], run_dir: Path) -> list[str]:
-    """Return an explanation with a fix for each known cause: events, a full disk, and the names of processes that died."""
-    hints = []
-    free = shutil.disk_usage(run_dir).free
-    room = f"{free >> 20} MiB are free at {run_dir}; free some space, and run the same command again"
-    if cannot_write:
-        hints.append(f"a file could not be written; {room}")
-    elif free < _FULL:  # the log itself may end before the error
-        hints.append(f"the disk may be full: {room}")
-    if LITTLE_MEMORY in found or MEMORY_KILLED in found:
-        used = found[LITTLE_MEMORY]["used"] if LITTLE_MEMORY in found else None
-        hints.append(
-            f"Ray ended workers because this machine had little memory left{f' ({used})' if used else ''}: close other "
-            "programs, or give the run less to do at once (micro-batches, max_num_seqs, VLLM_CPU_KVCACHE_SPACE)"
-        )
-    if NO_NODE in found:
-        hints.append(
-            f"Ray has no node with {found[NO_NODE]['request']} for one process; give Ray more CPUs "
-            "(ray_kwargs.ray_init.num_cpus) and GPUs, or start the cluster's nodes with more"
-        )
-    if ENGINE_DEAD in found:
-        hints.append(
-            "vLLM's engine process died: an error of its own above, killed from outside, or by the system for its memory"
-        )
-    if WORKER_KILLED in found:
-        name = f" ({', '.join(dict.fromkeys(lost))})" if lost else ""
-        hints.append(f"a worker process{name} died: killed from outside, or by the system for its memory (see dmesg)")
-    return hints

@@ -53,7 +53,7 @@ class RunProgress:
         self._shown, self._shown_at = -1, clock()  # last step that has a line, and when it got it
         # When the last step came, seconds of the longest, and whether the next is said to be late.
         self._stepped_at, self._longest, self._late = clock(), 0.0, False
-        self._total, self._began = total, clock()
+        self._total, self._start, self._began = total, start, clock()
         self._first: tuple[int, float] | None = None  # the first step that was seen, and when
         self._accuracy: float | None = None
         self._standing: dict[str, str] = {}
@@ -67,12 +67,14 @@ class RunProgress:
             show(f"{_STARTING} ...", stream)
 
     def update(self, steps: Sequence[Step]) -> None:
-        """Show the state of the run after all of its `steps` so far."""
-        if steps and self._first is None:
-            self._first = steps[-1].number, self._clock()
+        """Show the state of the run after all of its `steps` so far, with those of earlier attempts that led to its start."""
         for step in steps:
             if step.accuracy is not None:
                 self._accuracy = step.accuracy
+        history, steps = steps, [step for step in steps if step.number > self._start or not self._start]
+        if steps and self._first is None:
+            self._first = steps[-1].number, self._clock()
+        for step in steps:
             late = step is steps[-1] and self._clock() - self._shown_at >= self._every
             if self._bar.disable and step.number > self._shown and (step.accuracy is not None or late):
                 self._shown, self._shown_at = step.number, self._clock()
@@ -81,7 +83,7 @@ class RunProgress:
             if self._judged:  # the start of the processes is not a step
                 self._longest = max(self._longest, self._clock() - self._stepped_at)
             self._judged, self._stepped_at, self._late = steps[-1], self._clock(), False
-            self._signal(steps)
+            self._signal(history)
         waited = self._clock() - self._stepped_at
         if not self._late and waited > max(_LATE * self._longest, _NEVER_LATE):
             self._late, last = True, f"since step {steps[-1].number}" if steps else "yet"

@@ -22,7 +22,8 @@ from verl_trgrpo.common.files import free_name, lock, name_holder, open_plain
 from verl_trgrpo.common.findings import InvalidInputError, Level, raise_invalid
 from verl_trgrpo.common.text import from_here, show
 from verl_trgrpo.launch.driver import Driver
-from verl_trgrpo.launch.log import LogWatch, WorkerDiedError, failure
+from verl_trgrpo.launch.log import LogWatch, WorkerDiedError
+from verl_trgrpo.launch.postmortem import MemoryKills, failure
 from verl_trgrpo.launch.process import Start, TrainingProcess, start_trainer
 from verl_trgrpo.launch.progress import RunProgress
 from verl_trgrpo.runs.checkpoints import (
@@ -216,7 +217,7 @@ def _train(
     environment = training_environment(run.on_cpu, str(metrics_file), loopback=alone)
     if alone:
         environment |= private_ray(environment)
-    log = MetricsLog(run_dir, first=attempt)
+    log = MetricsLog(run_dir, begins=(attempt, first_step))
     try:
         with TrainingProcess(arguments, environment, log_file, [claim], start) as process:
             name_holder(claim, process.pid)
@@ -240,9 +241,9 @@ def _train(
 
 
 def _record_last_step(run_dir: Path, log: MetricsLog, first_step: int) -> int | None:
-    """Write the last step that an attempt reached and its signals into ``run.json``; return the step, None if it is not known."""
+    """Write the last step that a run has reached and its signals into ``run.json``; return the step, None if it is not known."""
     try:
-        steps = log.read()
+        steps = log.read().line
         last_step = max([first_step, *(step.number for step in steps)])
         signals = [
             {"signal": each.signal.name, "first": each.first, "last": each.last, "stands": each.stands}
@@ -287,17 +288,17 @@ def _prepare(run: ComposedRun, attempt: int, stream: TextIO, first_prompt: dict[
     files = {name: found for names in data_fingerprints(run.config).values() for name, found in names.items()}
     write_record(run_dir, record | {DATA_FILES: files} | ({FIRST_PROMPT: first_prompt} if first_prompt else {}))
     if starts_over:
-        for path in MetricsLog(run_dir).attempts():  # the curves of a fresh start are its own
+        for path in MetricsLog(run_dir).files():  # the curves of a fresh start are its own
             path.rename(free_name(path.with_suffix(".jsonl.old")))
 
 
 def _follow(process: TrainingProcess, log: MetricsLog, log_file: Path, progress: RunProgress, stream: TextIO) -> str:
     """Show the steps of a process until it ends; return an error message, or "" if it ended well."""
-    watch = LogWatch(log_file, process.has_lost)
+    watch, kills = LogWatch(log_file, process.has_lost), MemoryKills()
 
     def show_steps() -> None:
         with contextlib.suppress(ValueError):  # a damaged line must not end a training; whoever reads the run is told
-            progress.update(log.read())
+            progress.update(log.read().line)
 
     def tick() -> None:
         show_steps()
@@ -308,11 +309,11 @@ def _follow(process: TrainingProcess, log: MetricsLog, log_file: Path, progress:
         show_steps()
         watch.look()
     except WorkerDiedError as error:
-        return f"{error}: {failure(log_file)}"
+        return f"{error}: {failure(log_file, kills=kills)}"
     finally:
         if watch.prompts_were_lost:
             show(f"note: {_PROMPTS_LOST}; search {log_file} for it", stream)
-    return f"training ended with exit code {code}: {failure(log_file)}" if code != 0 else ""
+    return f"training ended with exit code {code}: {failure(log_file, code, kills)}" if code != 0 else ""
 
 
 def _bookkeeping(run: ComposedRun, metrics_file: Path) -> list[str]:

@@ -18,7 +18,7 @@ from pathlib import Path
 from verl_trgrpo.common.files import write_text
 from verl_trgrpo.common.findings import InvalidInputError
 from verl_trgrpo.common.foreign import ForeignFileError, open_foreign, read_foreign, real_path
-from verl_trgrpo.runs.metrics import read_steps
+from verl_trgrpo.runs.metrics import read_run
 from verl_trgrpo.runs.records import read_record
 
 TRACKER = "latest_checkpointed_iteration.txt"
@@ -155,7 +155,7 @@ def last_trained(run_dir: Path) -> int:
     """Return the last step that the metrics or ``run.json`` say was trained, 0 where they say nothing."""
     reached = [read_record(run_dir, needed=False).last_step or 0]
     with contextlib.suppress(ValueError, OSError):  # what cannot be read says nothing
-        reached += [step.number for step in read_steps(run_dir)]
+        reached += [step.number for step in read_run(run_dir).line]
     return max(reached)
 
 

@@ -227,12 +227,21 @@ def _recipe_file(source: str | Path) -> Path | None:
     return recipe.resolve()
 
 
-def _verl_configs() -> Path:
-    # By its directory: as a package Hydra would import it, and with it all of veRL.
+def verl_directory() -> Path:
+    """Return the directory of the installed veRL, without an import of it.
+
+    Raises:
+        InvalidInputError: veRL is not installed.
+    """
     found = importlib.util.find_spec("verl")
     if found is None or not found.submodule_search_locations:
         raise InvalidInputError(['veRL is not installed; pip install "verl>=0.9.1,<0.10"'])
-    return Path(found.submodule_search_locations[0]) / "trainer" / "config"
+    return Path(found.submodule_search_locations[0])
+
+
+def _verl_configs() -> Path:
+    # By its directory: as a package Hydra would import it, and with it all of veRL.
+    return verl_directory() / "trainer" / "config"
 
 
 def _compose(source: str | Path, recipe: Path | None, overrides: list[str]) -> tuple[DictConfig, dict[str, Any]]:

@@ -15,6 +15,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from verl_trgrpo.common.import_path import with_working_directory
 from verl_trgrpo.verl_plugin.cpu import CPU_ENVIRONMENT
 from verl_trgrpo.verl_plugin.loopback import LOOPBACK_ENVIRONMENT, with_defaults
 
@@ -92,11 +93,7 @@ def training_environment(
         inherited: variables to start from; those that are not empty take precedence over defaults.
         loopback: listen on the loopback address alone; for a run that starts its own Ray cluster.
     """
-    environment = dict(inherited)
-    environment[METRICS_VARIABLE] = metrics_file
-    # Workers find modules in the current directory, such as a shaping of the user's own.
-    places = [*filter(None, environment.get("PYTHONPATH", "").split(os.pathsep)), str(Path.cwd())]
-    environment["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(places))
+    environment = with_working_directory(inherited) | {METRICS_VARIABLE: metrics_file}
     if not environment.get("RAY_AUTH_MODE"):  # Ray takes an empty one for "disabled"
         environment.pop("RAY_AUTH_MODE", None)
     return with_defaults(

@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Collection
 
+from verl_trgrpo.common.import_path import EXTERNAL_MODULES
 from verl_trgrpo.common.text import did_you_mean
+from verl_trgrpo.runs.other_methods import OTHER_METHODS
 
 # By pattern of Hydra's message; the first that is found counts. {hint} names what was probably meant.
 _MESSAGES = {
@@ -31,27 +33,8 @@ _MESSAGES = {
 OF_WEIGHTS = ("shaping", "normalize")
 _OWN_SHAPING = (
     "; for a shaping of your own write shaping=custom actor_rollout_ref.actor.policy_loss.shaping.name={option}, with its module "
-    "in VERL_USE_EXTERNAL_MODULES"
+    f"in {EXTERNAL_MODULES}"
 )
-# Methods that have no word, by their letters and digits, and what docs/related_methods.md says about them.
-WITHOUT_WORD = {
-    **dict.fromkeys(("LUSPO", "F-GRPO", "WAPO"), "is a recipe of docs/write_your_own.md"),
-    "VESPO": "is a loss of your own, not a weight (docs/write_your_own.md)",
-    "CW-GRPO": "weighs search rounds by a judge's score, a column per token that no reward here writes",
-    "PPO": "is veRL's own default, with a critic: a run of ppo_trainer without algorithm=",
-    "ReMax": "needs the reward of a greedy response, which veRL's v1 trainer does not compute",
-    "S-GRPO": "is algorithm=random_subset here, in its manner",
-    "ETPO": "learns Q-values by soft Bellman updates of single tokens; it is not a policy loss",
-    "ESPO": "is a method for diffusion language models",
-    "Training-Free GRPO": "changes the prompt, not the model",
-    "THR": "needs a weight for the tokens of right answers that its public text does not give",
-    "NTHR": "needs equations that its public text does not give in readable form",
-    "T-SPMO": "gives a token credit by the responses of its group that share the text before it, which a loss does not see",
-    "IcePop": (
-        "is veRL's own mask: algorithm.rollout_correction.rollout_rs=token_k1 "
-        "algorithm.rollout_correction.rollout_rs_threshold=0.5_2.0"
-    ),
-}
 # Options by other names.
 _ALIASES = {"gpu": "accelerator", "cuda": "accelerator"}
 
@@ -60,7 +43,7 @@ def _plain(name: str) -> str:
     return "".join(filter(str.isalnum, name.lower()))
 
 
-_WITHOUT_WORD = {_plain(name): reason for name, reason in WITHOUT_WORD.items()}
+_OTHER_METHODS = {_plain(name): method.answer for name, method in OTHER_METHODS.items()}
 
 
 def hydra_message(message: str, configurations: Collection[str]) -> str:
@@ -78,8 +61,8 @@ def hydra_message(message: str, configurations: Collection[str]) -> str:
 
 def option_hint(group: str, option: str, known: Collection[str]) -> str:
     """Return what was probably meant by an option that a group does not have."""
-    if group == "algorithm" and (reason := _WITHOUT_WORD.get(_plain(option))):
-        return f"this method {reason}; docs/related_methods.md has more"
+    if group == "algorithm" and (answer := _OTHER_METHODS.get(_plain(option))):
+        return f"this method {answer}; docs/related_methods.md has more"
     more = _OWN_SHAPING.format(option=option) if group == "shaping" else ""
     return did_you_mean(_ALIASES.get(option, option), known) + more
 

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
 from typing import Any
 
+import yaml
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
+
+from verl_trgrpo.common.text import nearest_key
 
 ACTOR = "actor_rollout_ref.actor"
 REF = "actor_rollout_ref.ref"
@@ -26,25 +32,51 @@ OVERLONG = f"{MANAGER_OPTIONS}.overlong_buffer_cfg"
 GPUS = "trainer.n_gpus_per_node"
 
 # Sections that veRL reads, and which its YAML files do not have: on the command line they take a plus.
-ADDED = (MANAGER_OPTIONS, "actor_rollout_ref.actor.policy_loss.rollout_correction")
+ADDED = (
+    MANAGER_OPTIONS, "actor_rollout_ref.actor.policy_loss.rollout_correction", "actor_rollout_ref.rollout.custom.",
+)  # fmt: skip
 # Sections of old scripts: they are among veRL's defaults, but its trainer does not read them.
 OLD_SECTIONS = ("custom_reward_function", "reward_model", "sandbox_fusion")
 
 _OVERLONG = ("overlong_buffer_cfg", "overlong_buffer")
-# What became of old keys, as in veRL's migrate_legacy_reward_impl; the first that begins a key counts.
-_MOVED = {
-    "reward_model.reward_kwargs": MANAGER_OPTIONS,
-    "reward_model.reward_manager": "reward.reward_manager.name",
-    "reward_model.reward_loop_source": "reward.reward_manager.source",
-    "reward_model.reward_loop_module_path": "reward.reward_manager.module.path",
-    "reward_model.reward_loop_class_name": "reward.reward_manager.name",
-    "reward_model.num_workers": "reward.num_workers",
-    "reward_model.model.path": "reward.reward_model.model_path",
-    **{section: f"reward.{section}" for section in OLD_SECTIONS},
-    "actor_rollout_ref.actor.grad_clip": "actor_rollout_ref.actor.optim.clip_grad",
-    "critic.grad_clip": "critic.optim.clip_grad",
-    "data.tokenizer": "actor_rollout_ref.model.tokenizer_path",
-}
+
+
+@dataclass(frozen=True)
+class MovedKey:
+    """What became of a key that veRL does not read.
+
+    Args:
+        place: dotted key that means the same; "" where there is none.
+        why: what to know about the place, or why there is none.
+    """
+
+    place: str
+    why: str = ""
+
+
+@cache
+def moved_keys() -> Mapping[str, MovedKey]:
+    """Return the keys of ``moved_keys.yaml``; one that ends in ``.*`` is a section."""
+    content = yaml.safe_load((Path(__file__).parent / "moved_keys.yaml").read_text(encoding="utf-8"))
+    return {key: MovedKey(row[0] or "", *row[1:]) for rows in content.values() for key, row in rows.items()}
+
+
+def moved_key(key: str) -> MovedKey | None:
+    """Return what became of a key that veRL does not read; None where nothing is known."""
+    parts, table = key.split("."), moved_keys()
+    if name := next((each for each in _OVERLONG if each in parts), ""):
+        place = ".".join([MANAGER_OPTIONS, _OVERLONG[0], *parts[parts.index(name) + 1 :]])
+    elif parts[-1] == "max_resp_len":
+        place = f"{MANAGER_OPTIONS}.max_resp_len"
+    elif key in table:
+        return table[key]
+    else:
+        heads = (".".join(parts[:length]) for length in range(len(parts), 0, -1))
+        if not (head := next((head for head in heads if f"{head}.*" in table), "")):
+            return None
+        row = table[f"{head}.*"]
+        return MovedKey(row.place.removesuffix(".*") + key.removeprefix(head) if row.place else "", row.why)
+    return MovedKey(place) if place != key else None
 
 
 def place_of(key: str, known: Collection[str] | None = None) -> str:
@@ -52,16 +84,31 @@ def place_of(key: str, known: Collection[str] | None = None) -> str:
 
     With `known`, the dotted keys that exist, a place among them, or in a section that only a plus adds.
     """
-    parts = key.split(".")
-    found = ""
-    if name := next((each for each in _OVERLONG if each in parts), ""):
-        found = ".".join([MANAGER_OPTIONS, _OVERLONG[0], *parts[parts.index(name) + 1 :]])
-    elif parts[-1] == "max_resp_len":
-        found = f"{MANAGER_OPTIONS}.max_resp_len"
-    elif old := next((old for old in _MOVED if f"{key}.".startswith(f"{old}.")), ""):
-        found = _MOVED[old] + key.removeprefix(old)
-    exists = known is None or found.startswith(ADDED) or any(f"{each}.".startswith(f"{found}.") for each in known)
-    return found if found != key and exists else ""
+    found = moved_key(key)
+    place = found.place if found else ""
+    exists = known is None or place.startswith(ADDED) or any(f"{each}.".startswith(f"{place}.") for each in known)
+    return place if exists else ""
+
+
+def hint_of(key: str, known: Collection[str], plus: bool = False) -> str:
+    """Return what to write for a key that does not exist: what it has become, or the key beside it that is spelled alike.
+
+    Args:
+        key: dotted.
+        known: dotted keys that exist.
+        plus: a key that a section may get, and does not have, is written with a plus.
+    """
+    if found := moved_key(key):
+        if not found.place:
+            return f"no counterpart, {found.why}"
+        if not (place := place_of(key, known)):
+            return f"did you mean {found.place}? This configuration does not have that key"
+        there = not plus or any(f"{each}.".startswith(f"{place}.") for each in known)
+        return f"did you mean {'' if there else '+'}{place}?{f' ({found.why})' if found.why else ''}"
+    meant = nearest_key(key, known)
+    # A key that a plus would rightly add is not taken for one elsewhere.
+    elsewhere = plus and key.startswith(ADDED) and meant.rpartition(".")[0] != key.rpartition(".")[0]
+    return f"did you mean {meant}?" if meant and not elsewhere else ""
 
 
 def selected(config: Any, key: str) -> Any:

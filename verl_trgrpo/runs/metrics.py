@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import fmean
-from typing import Any
+from typing import Any, NamedTuple
 
 from pydantic import field_validator
 
@@ -67,54 +69,161 @@ class Step:
         return fmean(found) if found else None
 
 
-@dataclass
-class MetricsLog:
-    """Read all attempts of a run incrementally; of a step that was repeated after a resume, the later one counts.
-
-    A resumed attempt may begin with a validation of its checkpoint. If there is one of the same step already, that one counts.
+@dataclass(frozen=True)
+class Branch:
+    """Steps of an attempt that the run has gone back before: an earlier checkpoint was loaded, and others took their place.
 
     Args:
-        run_dir: directory with ``metrics-N.jsonl`` for each attempt N, or one such file.
-        first: first attempt to read.
+        attempt: N of ``metrics-N.jsonl``; in a single file the number of the attempt in it, 1 for the first.
+        steps: in order.
+    """
+
+    attempt: int
+    steps: tuple[Step, ...]
+
+    @property
+    def text(self) -> str:
+        """Return which steps they are, in words."""
+        first, last = self.steps[0].number, self.steps[-1].number
+        return f"{f'step {first}' if first == last else f'steps {first} to {last}'} of attempt {self.attempt}"
+
+
+class RunSteps(NamedTuple):
+    """The steps that lead to the present state of a run, in order, and the branches that were left."""
+
+    line: list[Step]
+    abandoned: list[Branch]
+
+
+@dataclass
+class _Attempt:
+    """What one attempt has logged, after it loaded the checkpoint of step `start`: its validation of that, and its own rows."""
+
+    number: int
+    start: int
+    file: int = 0
+    loaded: dict[str, float] = field(default_factory=dict)
+    rows: dict[int, dict[str, float]] = field(default_factory=dict)
+    last: int = -1
+
+    def goes_on(self, step: int, data: dict[str, float], only_validates: bool) -> bool:
+        """Return whether a line can be of this attempt: of the next step, or of the last one with other metrics."""
+        if self.rows:
+            return step == self.last + 1 or (step == self.last and not self.rows[step].keys() & data)
+        return step == (self.start if only_validates else self.start + 1)
+
+    def add(self, step: int, data: dict[str, float], only_validates: bool) -> None:
+        if only_validates and not self.rows and step == self.start:
+            self.loaded = data | self.loaded  # the first validation of the same weights counts
+        else:
+            self.rows[step] = self.rows.get(step, {}) | data
+            self.last = max(self.last, step)
+
+
+@dataclass
+class MetricsLog:
+    """Read the attempts of a run incrementally, as the branches of a tree.
+
+    An attempt that loads the checkpoint of step s begins with step s + 1, or with a validation of step s. It goes on from the
+    latest attempt before it that had trained step s; the steps behind s are abandoned. An attempt that has trained no step has
+    no branch. The validation with which an attempt begins counts where the run had not validated that step.
+
+    Args:
+        run_dir: directory with ``metrics-N.jsonl`` for each attempt N, or one such file, in which attempts follow one another.
+        begins: attempt that is about to begin, and the step of the checkpoint that it loads: steps behind are abandoned from
+            then on, before its first line is there.
     """
 
     run_dir: Path
-    first: int = 1
+    begins: tuple[int, int] | None = None
     _offsets: dict[Path, int] = field(default_factory=dict)
     _lines: dict[Path, int] = field(default_factory=dict)
-    _steps: dict[int, dict[str, float]] = field(default_factory=dict)
+    _attempts: list[_Attempt] = field(default_factory=list)
 
-    def attempts(self) -> list[Path]:
+    def files(self) -> list[Path]:
         """Return the files of the attempts so far, oldest first."""
-        if self.run_dir.is_file():
-            return [self.run_dir]
-        matches = [(_ATTEMPT.fullmatch(path.name), path) for path in self.run_dir.iterdir() if path.is_file()]
-        found = {int(match[1]): path for match, path in matches if match}
-        return [found[number] for number in sorted(found) if number >= self.first]
+        return [path for _, path in self._files()]
 
-    def read(self) -> list[Step]:
-        """Read what was written since the last call, and return all steps so far in order.
+    def _files(self) -> list[tuple[int, Path]]:
+        if self.run_dir.is_file():
+            return [(0, self.run_dir)]
+        matches = [(_ATTEMPT.fullmatch(path.name), path) for path in self.run_dir.iterdir() if path.is_file()]
+        return sorted((int(match[1]), path) for match, path in matches if match)
+
+    def read(self, upto: int | None = None) -> RunSteps:
+        """Read what was written since the last call, and return the steps so far; with `upto` as `read_run` does.
 
         A line that veRL's logger did not write is left out; there is a warning for each file with such lines.
         """
-        for path in self.attempts():
+        for number, path in self._files():
             start, lines = self._offsets.get(path, 0), self._lines.get(path, 0)
             for size, found in typed_lines(MetricsLine, path, start, lines):
-                begins = path not in self._offsets
                 self._offsets[path] = self._offsets.get(path, 0) + size
                 self._lines[path] = self._lines.get(path, 0) + 1
                 if found:
                     data = {name: value for name, value in found.data.items() if value is not None}
-                    self._add(found.step, data, begins)
-        return [Step(number, dict(self._steps[number])) for number in sorted(self._steps)]
+                    self._add(number, found.step, data)
+        attempts = self._attempts
+        trained = [place for place, attempt in enumerate(attempts) if attempt.rows]
+        if upto is not None:
+            trained = [place for place in trained if upto in attempts[place].rows] or trained
+        elif self.begins and (not trained or attempts[trained[-1]].number < self.begins[0]):
+            return _line([*attempts, _Attempt(*self.begins)], len(attempts))
+        return _line(attempts, trained[-1] if trained else len(attempts) - 1, math.inf if upto is None else upto)
 
-    def _add(self, number: int, data: dict[str, float], begins: bool) -> None:
-        """Add a line; `begins` is True for the first one of an attempt."""
-        step = self._steps.setdefault(number, {})
-        if begins and all(name.startswith("val-") for name in data):
-            # The validation before a resumed training is logged under the step it resumed from.
-            data = {name: value for name, value in data.items() if name not in step}
-        step |= data
+    def _add(self, file: int, step: int, data: dict[str, float]) -> None:
+        """Add a line of the file of a number."""
+        only_validates = bool(data) and all(map(_is_validation, data))
+        latest = self._attempts[-1] if self._attempts else None
+        if latest is None or latest.file != file or not latest.goes_on(step, data, only_validates):
+            # In a file alone, a step after a gap may go on from an attempt before the latest one.
+            number = file or (1 if latest is None else latest.number + (step <= latest.last))
+            self._attempts.append(_Attempt(number, step if only_validates else step - 1, file))
+        self._attempts[-1].add(step, data, only_validates)
+
+
+def _line(attempts: Sequence[_Attempt], end: int, upto: float = math.inf) -> RunSteps:
+    """Return the line to the last step of the attempt at place `end`, or to a step of it, and what is not on that line."""
+    holders: dict[int, list[int]] = defaultdict(list)
+    for place, attempt in enumerate(attempts):
+        for step in attempt.rows:
+            holders[step].append(place)
+
+    def parent(place: int) -> int:
+        """Return the latest attempt that had trained what this one loaded; where none is logged, the one before."""
+        before = holders.get(attempts[place].start, [])
+        found = bisect_left(before, place) - 1
+        return before[found] if found >= 0 else place - 1
+
+    rows: dict[int, dict[str, float]] = {}
+    taken: dict[int, float] = {-1: math.inf}  # by place of an attempt the last step of it that is on the line
+    place = end
+    while place >= 0:
+        taken[place] = upto
+        rows |= {step: data for step, data in attempts[place].rows.items() if step <= upto}
+        upto = min(upto, attempts[place].start)
+        place = parent(place)
+    for place, attempt in enumerate(attempts):
+        on_line = attempt.start <= max(taken.get(each, -1) for each in (place, parent(place)))
+        known = rows.get(attempt.start, {})
+        if attempt.loaded and on_line and not any(map(_is_validation, known)):
+            rows[attempt.start] = known | attempt.loaded
+    left = [
+        Branch(
+            attempt.number,
+            tuple(_steps({step: data for step, data in attempt.rows.items() if step > taken.get(place, -1)})),
+        )
+        for place, attempt in enumerate(attempts)
+    ]
+    return RunSteps(_steps(rows), [branch for branch in left if branch.steps])
+
+
+def _steps(rows: Mapping[int, dict[str, float]]) -> list[Step]:
+    return [Step(number, dict(rows[number])) for number in sorted(rows)]
+
+
+def _is_validation(name: str) -> bool:
+    return name.startswith("val-")
 
 
 def series(steps: Sequence[Step], metric: str | None) -> list[tuple[float, float]]:
@@ -123,13 +232,16 @@ def series(steps: Sequence[Step], metric: str | None) -> list[tuple[float, float
     return [(float(number), value) for number, value in values if value is not None]
 
 
-def read_steps(path: Path) -> list[Step]:
-    """Return the steps of a run directory, or of one file of veRL's ``file`` logger; [] for any other path."""
+def read_run(path: Path, upto: int | None = None) -> RunSteps:
+    """Return the steps of a run directory, or of one file of veRL's ``file`` logger; none for any other path.
+
+    With `upto` return those that lead to the checkpoint of a step: of the latest attempt that has trained it.
+    """
     if path.is_file():
         if path.suffix != ".jsonl":
-            return []
+            return RunSteps([], [])
         with open_foreign(path) as file:
             first = file.readline(1 << 20).lstrip()  # dumps of responses have the same suffix
         if not first.startswith(b'{"step"') or b'"data"' not in first:
-            return []
-    return MetricsLog(path).read()
+            return RunSteps([], [])
+    return MetricsLog(path).read(upto)

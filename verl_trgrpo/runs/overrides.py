@@ -10,8 +10,7 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from verl_trgrpo.common.text import nearest_key
-from verl_trgrpo.runs.keys import ADDED, OLD_SECTIONS, flat, place_of, selected
+from verl_trgrpo.runs.keys import OLD_SECTIONS, flat, hint_of, moved_key, selected
 
 _KEY = re.compile(r"(?P<sign>\+\+|\+|~)?(?P<key>[^=]*)")
 _INNER_OVERRIDE = re.compile(r"([+~]+[A-Za-z_][\w./]*|[A-Za-z_]\w*(\.\w+)+|algorithm|platform|shaping)=")
@@ -148,7 +147,7 @@ def setting_problems(config: DictConfig, words: Sequence[str], groups: Collectio
             continue
         OmegaConf.set_struct(config, not (each.is_add() or each.is_force_add()))
         for leaf, part in flat({key: value}).items():
-            plus = f" (+{leaf}=... adds it)" if can_be_added(config, leaf, groups) and not place_of(leaf) else ""
+            plus = f" (+{leaf}=... adds it)" if can_be_added(config, leaf, groups) and not moved_key(leaf) else ""
             try:
                 OmegaConf.update(config, leaf, part, merge=True)
             except (OmegaConfBaseException, ValueError):  # a ValueError for a name in a list
@@ -178,13 +177,8 @@ def _meant(key: str, known: Collection[str]) -> str:
         return f"did you mean {placed[0]}?"  # actor@actor_rollout_ref.actor
     settable = [other for other in known if other != key and "@" not in other and other.startswith("hydra") == hydra_s]
     key = dotted
-    if place := place_of(key, settable):
-        exists = any(f"{other}.".startswith(f"{place}.") for other in settable)
-        return f"did you mean {'' if exists else '+'}{place}?"
+    if hint := hint_of(key, settable, plus=True):
+        return hint
     section = key.rpartition(".")[0]
-    meant = nearest_key(key, settable)
-    # A key that a plus would rightly add is not taken for one elsewhere.
-    if meant and (meant.rpartition(".")[0] == section or not key.startswith(ADDED)):
-        return f"did you mean {meant}?"
     beside = [other.rpartition(".")[2] for other in settable if section and other.rpartition(".")[0] == section]
     return f"{section} has {', '.join(beside)}" if 0 < len(beside) <= 12 else ""

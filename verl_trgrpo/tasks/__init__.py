@@ -13,7 +13,7 @@ from typing import Any
 
 from verl_trgrpo.common.text import shorten
 from verl_trgrpo.data.rows import COUNTS
-from verl_trgrpo.tasks.answer_form import RewardInput, reward_input
+from verl_trgrpo.judge.golds import GroundTruthError
 from verl_trgrpo.tasks.registry import (
     find_reward,
     has_reward,
@@ -24,7 +24,8 @@ from verl_trgrpo.tasks.registry import (
     register_reward,
     register_task,
 )
-from verl_trgrpo.tasks.task import AgentLoop, Builder, GroundTruthError, Sampling, Score, Scoring, Task
+from verl_trgrpo.tasks.reward_input import RewardInput, reward_input
+from verl_trgrpo.tasks.task import AgentLoop, Builder, Sampling, Score, Scoring, Task
 
 __all__ = [
     "AgentLoop",

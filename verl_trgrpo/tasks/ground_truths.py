@@ -13,18 +13,12 @@ from verl_trgrpo.common.findings import Level
 from verl_trgrpo.common.text import first_line, shorten
 from verl_trgrpo.data.questions.context import DataQuestion, Remark
 from verl_trgrpo.data.questions.single_rows import has_source
-from verl_trgrpo.data.rows import RawRow, contains, extra_info_of, ground_truth_of, listed
+from verl_trgrpo.data.rows import RawRow, contains, extra_info_of, ground_truth_of
+from verl_trgrpo.judge.answer_form import ANSWER_FORMS, AnswerForm, asked_form, prompt_text, read_answer, state_answer
+from verl_trgrpo.judge.golds import listed
 from verl_trgrpo.tasks import has_reward, reference_response_of, score_response
-from verl_trgrpo.tasks.answer_form import (
-    ANSWER_FORMS,
-    AnswerForm,
-    asked_form,
-    prompt_text,
-    read_answer,
-    reward_input,
-    state_answer,
-)
 from verl_trgrpo.tasks.registry import alternatives_of, guessed_reward, mismatch_of, task_key_of, unknown_source
+from verl_trgrpo.tasks.reward_input import reward_input
 
 # Neither the answer of a row nor close to one.
 _WRONG = "-98765.4321"

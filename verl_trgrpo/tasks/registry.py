@@ -7,13 +7,13 @@ parameters are options that a user sets under `reward.custom_reward_function.rew
 import difflib
 import importlib
 import inspect
-import os
 from collections.abc import Callable, Mapping
 from dataclasses import fields
 from fnmatch import fnmatchcase
 from functools import cache
 from typing import Any, TypeVar
 
+from verl_trgrpo.common.import_path import EXTERNAL_MODULES, OWN_MODULE_FIX, external_modules
 from verl_trgrpo.common.text import did_you_mean, shorten
 from verl_trgrpo.data.rows import SINGLE_TURN, TOOL_AGENT, RawRow
 from verl_trgrpo.tasks.task import (
@@ -191,13 +191,11 @@ def import_external_modules() -> None:
     Raises:
         ValueError: one of VERL_USE_EXTERNAL_MODULES cannot be imported.
     """
-    for name in filter(None, map(str.strip, os.environ.get("VERL_USE_EXTERNAL_MODULES", "").split(","))):
+    for name in external_modules():
         try:
             importlib.import_module(name)
-        except ImportError as error:
-            raise ValueError(
-                f"VERL_USE_EXTERNAL_MODULES={name}: cannot be imported ({error}); install or remove the module"
-            ) from error
+        except (ImportError, ValueError) as error:
+            raise ValueError(f"{EXTERNAL_MODULES}={name}: cannot be imported ({error}); {OWN_MODULE_FIX}") from error
 
 
 def known_builders() -> Mapping[str, Builder]:

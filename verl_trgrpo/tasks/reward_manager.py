@@ -26,7 +26,7 @@ from verl.utils.reward_score import default_compute_score
 from verl_trgrpo.common.text import shorten
 from verl_trgrpo.data.prompts import opens_thinking, template_options
 from verl_trgrpo.data.rows import CUT_OFF, PROMPT
-from verl_trgrpo.tasks.answer_form import reward_input
+from verl_trgrpo.tasks.reward_input import reward_input
 
 
 def reward_function(config: DictConfig) -> Callable[..., Any]:

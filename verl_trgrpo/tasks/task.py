@@ -11,14 +11,6 @@ from functools import cache
 from typing import Any
 
 
-class GroundTruthError(ValueError):
-    """The ground truth of a row cannot be read; the message says what is wrong with it.
-
-    Rewards raise it. `verl_trgrpo.tasks.compute_score` counts it as `gold_unparseable`, so that one row does not end a run;
-    builders and `verl-trgrpo data check` report it with the row.
-    """
-
-
 @dataclass(frozen=True)
 class Score:
     """Score of one response.

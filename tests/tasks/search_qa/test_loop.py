@@ -12,7 +12,7 @@ from verl.workers.rollout.replica import TokenOutput
 
 from verl_trgrpo.demos.puzzles import CHECKPOINT
 from verl_trgrpo.tasks import compute_score
-from verl_trgrpo.tasks.answer_form import reward_input
+from verl_trgrpo.tasks.reward_input import reward_input
 from verl_trgrpo.tasks.search_qa.format import LAST_TURN, REMINDER
 from verl_trgrpo.tasks.search_qa.loop import SearchAgentLoop
 

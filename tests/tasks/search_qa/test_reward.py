@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from verl.utils.reward_score import search_r1_like_qa_em as verl
 
 from verl_trgrpo.tasks import compute_score
-from verl_trgrpo.tasks.answer_form import reward_input
+from verl_trgrpo.tasks.reward_input import reward_input
 
 GOLD = {"target": ["Paris", "City of Light"]}
 SOURCES = ("nq", "triviaqa", "popqa", "hotpotqa", "2wikimultihopqa", "musique", "bamboogle")

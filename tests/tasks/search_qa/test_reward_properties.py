@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tests.pattern_steps import grows, repeated
 from tests.work import counted
 from verl_trgrpo.tasks import compute_score
-from verl_trgrpo.tasks.answer_form import reward_input
+from verl_trgrpo.tasks.reward_input import reward_input
 from verl_trgrpo.tasks.search_qa.format import read_action
 
 TAGS = [

@@ -26,7 +26,7 @@ from verl_trgrpo.common.findings import Finding, findings_of
 from verl_trgrpo.common.options import Options
 from verl_trgrpo.data.prompts import opens_thinking
 from verl_trgrpo.runs.keys import ROLLOUT
-from verl_trgrpo.tasks.answer_form import reward_input
+from verl_trgrpo.tasks.reward_input import reward_input
 from verl_trgrpo.tasks.reward_manager import reward_function
 
 _OPTIONS = f"{ROLLOUT}.custom.igrpo"

@@ -41,7 +41,8 @@ from typing import Any
 from unicodedata import normalize
 
 from verl_trgrpo.common.text import shorten
-from verl_trgrpo.tasks.task import GroundTruthError, Score
+from verl_trgrpo.judge.golds import GroundTruthError
+from verl_trgrpo.tasks.task import Score
 
 RIGHT = Score(3.0, acc=1.0)
 WRONG = Score(-0.5, acc=0.0)

@@ -3,7 +3,7 @@
 from verl_trgrpo.tasks.task import Builder, Sampling, Scoring, Task
 
 _MATH, _DAPO, _MINERVA = (
-    Scoring(f"{__name__}.reward:{name}", alternatives=f"{__name__}.equality:alternatives")
+    Scoring(f"{__name__}.reward:{name}", alternatives="verl_trgrpo.judge.equality:alternatives")
     for name in ("score_math", "score_dapo", "score_minerva")
 )
 # `math500` is MATH-500, too.

@@ -9,10 +9,10 @@ from itertools import takewhile
 from typing import Any
 
 from verl_trgrpo.common.text import shorten
-from verl_trgrpo.data.rows import chat_tags, listed
+from verl_trgrpo.data.rows import chat_tags
 from verl_trgrpo.data.sources import LeftOutRowError, Record, is_empty, plain_name
-from verl_trgrpo.tasks.math.equality import equal_answers
-from verl_trgrpo.tasks.math.reward import gold_text, is_number, written_answers
+from verl_trgrpo.judge.equality import equal_answers
+from verl_trgrpo.judge.golds import gold_text, is_number, listed, written_answers
 
 # Reasons for dropping rows, in the manifest.
 REPEATED = "repeats a problem with the same answer"

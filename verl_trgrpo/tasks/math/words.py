@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from verl_trgrpo.tasks.math.language import LATEX_COMMANDS
-from verl_trgrpo.tasks.math.spelling import plain_characters
+from verl_trgrpo.judge.language import LATEX_COMMANDS
+from verl_trgrpo.judge.spelling import plain_characters
 
 # Presentation, which says nothing about the problem.
 _MARKUP = re.compile(

@@ -3,7 +3,7 @@
 A response answers inside `<answer>` and `</answer>`; the last such pair after the reasoning counts. `score` is the value that
 the task's `score_answer` returns, from 0 to 1 and partial for some tasks; `acc` is 1 for full marks.
 
-Some verifiers evaluate the answer as Python or sympy code. They run in a judge process without rights (see `tasks.judge`), which
+Some verifiers evaluate the answer as Python or sympy code. They run in a process without rights (see `judge.processes`), which
 is replaced when an answer ends it, and those that evaluate get only answers in the characters and names of the task's language.
 An answer that is refused, makes the verifier raise or ends its process scores 0; the last counts as `timed_out`.
 
@@ -22,12 +22,12 @@ from typing import Any
 
 from verl_trgrpo.common.foreign import NotJSONError, parse_json
 from verl_trgrpo.common.text import did_you_mean, first_line, shorten
-from verl_trgrpo.data.rows import contains
-from verl_trgrpo.tasks.answer_form import THINKING_OPENED, after_reasoning, last_tagged
-from verl_trgrpo.tasks.judge import Judges
-from verl_trgrpo.tasks.math.equality import equal_answers
-from verl_trgrpo.tasks.math.reward import gold_text
-from verl_trgrpo.tasks.task import GroundTruthError, Score
+from verl_trgrpo.data.rows import THINKING_OPENED, contains
+from verl_trgrpo.judge.answer_form import after_reasoning, last_tagged
+from verl_trgrpo.judge.equality import equal_answers
+from verl_trgrpo.judge.golds import GroundTruthError, gold_text
+from verl_trgrpo.judge.processes import Judges
+from verl_trgrpo.tasks.task import Score
 
 VERIFIER_SECONDS = 5.0
 """Processor time for one answer."""

@@ -10,7 +10,7 @@ from verl.experimental.agent_loop.agent_loop import AgentLoopBase, AgentLoopMetr
 from verl.utils.profiler import simple_timer
 from verl.workers.rollout.replica import TokenOutput
 
-from verl_trgrpo.tasks.answer_form import CUT_OFF
+from verl_trgrpo.data.rows import CUT_OFF
 from verl_trgrpo.tasks.search_qa.checks import run_checks
 from verl_trgrpo.tasks.search_qa.client import shared_client
 from verl_trgrpo.tasks.search_qa.format import (

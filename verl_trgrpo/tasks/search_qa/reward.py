@@ -31,10 +31,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from verl_trgrpo.common.text import shorten
-from verl_trgrpo.data.rows import listed
-from verl_trgrpo.tasks.answer_form import THINKING_OPENED, after_reasoning, last_tagged
+from verl_trgrpo.data.rows import THINKING_OPENED
+from verl_trgrpo.judge.answer_form import after_reasoning, last_tagged
+from verl_trgrpo.judge.golds import GroundTruthError, listed
 from verl_trgrpo.tasks.search_qa.format import model_turns
-from verl_trgrpo.tasks.task import GroundTruthError, Score
+from verl_trgrpo.tasks.task import Score
 
 MAX_ANSWER_TAGS = 10
 MANY_TAGS_DIVISOR = 4.0

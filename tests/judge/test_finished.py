@@ -1,0 +1,117 @@
+r"""An answer of the right value is finished: it is not the question again, and has the form that is asked for."""
+
+import pytest
+
+from verl_trgrpo.judge import judge_answer
+from verl_trgrpo.judge.question import read_question
+
+# Question, gold, answers that are right, and answers of the same value that are not.
+ASKED = {
+    "factor": (
+        "Factor $t^2-49$ completely.", "(t-7)(t+7)", ["(t+7)(t-7)", "(7+t)(t-7)", "-(7-t)(t+7)"],
+        ["t^2-49", "t^2-7^2", "-49+t^2", "t(t-7)+7(t-7)"],
+    ),
+    "factor all": ("Factor $x^4-1$.", "(x-1)(x+1)(x^2+1)", ["(x^2+1)(x-1)(x+1)"], ["(x^2-1)(x^2+1)", "x^4-1"]),
+    "factor a square": ("Factorize $x^2+2x+1$.", "(x+1)^2", ["(x+1)(x+1)"], ["x^2+2x+1", "x(x+2)+1"]),
+    "factor of a number is no request": ("Which factor of $36$ is $x$ times $x+1$?", "x(x+1)", ["x^2+x"], []),
+    "expand": ("Expand $(x+2)(x+3)$.", "x^2+5x+6", ["6+5x+x^2"], ["(x+2)(x+3)", "(3+x)(x+2)", "x(x+3)+2(x+3)"]),
+    "simplify": (
+        r"Simplify $\sqrt{180}$.", r"6\sqrt5", [r"\sqrt{5}\cdot6"], [r"\sqrt{180}", r"2\sqrt{45}", r"3\sqrt{20}"],
+    ),
+    "rationalize": (
+        r"Rationalize the denominator of $\frac{5}{\sqrt{125}}$.", r"\frac{\sqrt5}{5}", [r"\frac15\sqrt5"],
+        [r"\frac{5}{\sqrt{125}}", r"\frac{1}{\sqrt5}"],
+    ),
+    "a value": (
+        r"What is $\cos 210^\circ$?", r"-\frac{\sqrt3}{2}", [r"-\frac12\sqrt3", r"-\sqrt{\frac34}"],
+        [r"\cos 210^\circ", r"-\cos 30^\circ", r"-\sin\frac{\pi}{3}"],
+    ),
+    "an angle": (r"Compute $\arcsin\frac12$.", r"\frac{\pi}{6}", [r"\pi/6"], [r"\arcsin\frac12", r"\arccos\frac{\sqrt3}{2}"]),
+    "functions that the gold leaves": ("Solve $2^x=3$.", r"\log_2 3", [r"\frac{\ln 3}{\ln 2}"], []),
+    "like terms": ("Simplify $2w+4w+6w-5w+10w$.", "17w", [r"17\cdot w"], ["2w+4w+6w-5w+10w", "12w+5w", "20w-3w"]),
+    "a fraction in lowest terms": (
+        r"Express $0.58\overline{3}$ as a common fraction.", r"\frac{7}{12}", ["7/12"], [r"\frac{84}{144}", r"0.58\overline{3}"],
+    ),
+    "a fraction that need not be reduced": ("What is the slope of the line?", r"\frac{7}{12}", [r"\frac{84}{144}"], []),
+    "a decimal": (r"Express $\frac38$ as a decimal.", "0.375", [".375", "0.3750"], [r"\frac38", r"\frac{6}{16}"]),
+    "a mixed number": (r"Write $\frac{14}{11}$ as a mixed number.", r"1\frac{3}{11}", ["1 3/11"], [r"\frac{14}{11}"]),
+    "a matrix": (
+        r"Compute $\begin{pmatrix}3&0\\1&2\end{pmatrix}+\begin{pmatrix}-5&-7\\4&-9\end{pmatrix}$.",
+        r"\begin{pmatrix}-2&-7\\5&-7\end{pmatrix}", [r"\begin{bmatrix}-2&-7\\5&-7\end{bmatrix}"],
+        [r"\begin{pmatrix}3&0\\1&2\end{pmatrix}+\begin{pmatrix}-5&-7\\4&-9\end{pmatrix}"],
+    ),
+    "an equation": ("Write $2x-y+3=0$ in slope-intercept form.", "y=2x+3", ["y=3+2x", "2x+3"], ["2x-y+3=0", "0=2x-y+3"]),
+    "an equation for a number": ("Let $3x+4y=10$. Find the minimum of $x^2+16y^2$.", "10", ["10", "x^2+16y^2=10"], ["3x+4y=10"]),
+    "the gold stands in the question": ("Is $x^2+1$ or $x^2-1$ irreducible?", "x^2+1", ["x^2+1", "1+x^2"], []),
+    "a polar form": (r"Write $1+i\sqrt3$ in polar form.", r"2e^{i\pi/3}",
+                     [r"2(\cos\frac{\pi}{3}+i\sin\frac{\pi}{3})"], [r"1+i\sqrt3"]),
+    "a formula in plain text": ("Factor x^2 - 49.", "(x-7)(x+7)", ["(x+7)(x-7)"], ["x^2-49"]),
+    "a number of the question": ("The side is $5$, the other is $8$. What is the numerator?", "5", ["5", "5.0"], []),
+}  # fmt: skip
+RIGHT = [(question, gold, each) for question, gold, right, _ in ASKED.values() for each in [gold, *right]]
+REFUSED = [(question, gold, each) for question, gold, _, refused in ASKED.values() for each in refused]
+
+
+def judged(answer, gold, question):
+    return judge_answer(rf"\boxed{{{answer}}}", gold, question)
+
+
+@pytest.mark.parametrize(("question", "gold", "answer"), RIGHT)
+def test_a_finished_answer_is_right(question, gold, answer):
+    assert judged(answer, gold, question).right
+
+
+@pytest.mark.parametrize(("question", "gold", "answer"), REFUSED)
+def test_an_answer_that_is_not_finished_is_refused(question, gold, answer):
+    found = judged(answer, gold, question)
+    assert not found.right and found.fault in ("restated", "unfinished")
+    assert judged(answer, gold, None).right, "its value is right"
+
+
+TRIVIAL = {
+    "one times": r"1\cdot ({})", "plus zero": "{}+0", "plus one minus one": "{}+1-1", "over one": r"\frac{{{}}}{{1}}",
+    "six sixths": r"\frac{{6({})}}{{6}}", "three minus two": "3({0})-2({0})", "times one": r"({})\cdot1",
+    "zero plus": "0+({})", "to the first": "({})^1",
+}  # fmt: skip
+FORMULAS = {
+    "letters": ("Factor $x^2-2x-15$.", "(x-5)(x+3)", "x^2-2x-15"),
+    "a root": (r"Find $\sqrt{54}\cdot\sqrt{32}\cdot\sqrt6$.", r"72\sqrt2", r"\sqrt{54}\cdot\sqrt{32}\cdot\sqrt6"),
+    "a value": (r"Find $\tan 75^\circ$.", r"2+\sqrt3", r"\tan 75^\circ"),
+    "pi": (r"Find the area of the circle with $r=\sqrt{12}$.", r"12\pi", r"\pi(\sqrt{12})^2"),
+    "a fraction of letters": (r"Simplify $\frac{(N-1)!N}{(N+1)!}$.", r"\frac{1}{N+1}", r"\frac{(N-1)!N}{(N+1)!}"),
+}
+
+
+@pytest.mark.parametrize("pattern", TRIVIAL.values(), ids=TRIVIAL)
+@pytest.mark.parametrize(("question", "gold", "formula"), FORMULAS.values(), ids=FORMULAS)
+def test_a_trivial_rewriting_earns_nothing(question, gold, formula, pattern):
+    for base in (gold, formula):
+        assert judged(pattern.format(base), gold, question).fault in ("restated", "unfinished")
+
+
+@pytest.mark.parametrize("written", ["$t^2-49$", r"\(t^2-49\)", r"\[t^2-49\]", "$$t^2-49$$", "t^2-49", r"$\displaystyle t^2-49.$",
+                                     r"\begin{align*}t^2&-49\end{align*}"])  # fmt: skip
+def test_a_formula_is_found_however_it_is_set(written):
+    assert judged("t^2-49", "(t-7)(t+7)", f"Factor {written} over the integers.").fault == "restated"
+    assert judged("t^2-49", "(t-7)(t+7)", [{"role": "user", "content": f"Factor {written}"}]).fault == "restated"
+
+
+def test_a_question_that_cannot_be_read_changes_nothing():
+    for question in (
+        "",
+        "   ",
+        "What?",
+        "$",
+        "$$$$",
+        r"\[",
+        "$\\frac{$ $}$",
+        "\x00\ud800",
+        "$" + "(" * 300 + "$",
+        "$y" * 3000,
+    ):
+        assert judged("x^2-1", "(x-1)(x+1)", question).right
+    assert read_question("").formulas == frozenset() and not read_question("").known
+
+
+def test_other_alternatives_of_the_gold_count():
+    assert judged("t^2-49", ["(t-7)(t+7)", "t^2-49"], "Factor or copy $t^2-49$.").right

@@ -1,0 +1,250 @@
+"""Why a training failed: logs after public reports, each with what has to be named and what may not be said."""
+
+import pytest
+
+from tests.pattern_steps import grows, repeated
+from tests.work import counted
+from verl_trgrpo.launch.postmortem import MemoryKills, failure, remedy_of
+
+RANK = "\x1b[36m(WorkerDict pid={pid})\x1b[0m "
+DIED = (
+    "\x1b[33m(raylet)\x1b[0m A worker died or was killed while executing a task by an unexpected system error. To troubleshoot "
+    "the problem, check the logs for the dead worker. Worker IP address: 10.0.0.1 Worker port: 10011 Worker PID: 13 Worker exit "
+    "type: SYSTEM_ERROR Worker exit detail: Worker unexpectedly exits with a connection error code 2. End of file.\n"
+    "Traceback (most recent call last):\n"
+    '  File "/x/ray/_private/worker.py", line 882, in get_objects\n    raise value\n'
+    "ray.exceptions.ActorDiedError: The actor died unexpectedly before finishing this task.\n"
+    "\tclass_name: WorkerDict\n\tactor_id: 5ae1\n\tpid: 13\n\tname: oQxgy2WorkerDict_0:0\n"
+)
+
+
+def of(text, pid=13):
+    """The lines of a worker."""
+    return "".join(f"{RANK.format(pid=pid)}{line}\n" for line in text.strip("\n").split("\n"))
+
+
+WATCHDOG = """
+[rank{rank}]:[E1128 03:11:02.124 ProcessGroupNCCL.cpp:685] [Rank {rank}] Watchdog caught collective operation timeout: \
+WorkNCCL(SeqNum=8181, OpType=ALLREDUCE, NumelIn=1, \
+NumelOut=1, Timeout(ms)=600000) ran for 600029 milliseconds before timing out.
+"""
+ABORTED = """
+terminate called after throwing an instance of 'c10::DistBackendError'
+  what():  [PG ID 0 PG GUID 0(default_pg) Rank {rank}] Process group watchdog thread terminated with exception: \
+[Rank {rank}] Watchdog caught collective operation timeout: \
+WorkNCCL(SeqNum=8181, OpType=ALLREDUCE, NumelIn=1, \
+NumelOut=1, Timeout(ms)=600000) ran for 600029 milliseconds before timing out.
+Exception raised from checkTimeout at ../torch/csrc/distributed/c10d/ProcessGroupNCCL.cpp:632 (most recent call first):
+frame #0: c10::Error::Error(c10::SourceLocation, std::string) + 0x57 (0x7f in libc10.so)
+*** SIGABRT received at time=1732763462 on cpu 3 ***
+"""
+# By name: the log, what the explanation has to say.
+NATIVE = {
+    "a collective operation times out": (
+        of(WATCHDOG.format(rank=0)) + of(WATCHDOG.format(rank=3) + ABORTED.format(rank=3)) + DIED,
+        ["Watchdog caught collective operation timeout", "ALLREDUCE", "ranks 0, 3 waited", "late or lost"],
+    ),
+    "NCCL does not start": (
+        of("""
+node1:13:13 [0] transport/net_socket.cc:88 NCCL WARN NET/Socket : no interface found
+node1:13:13 [0] NCCL INFO init.cc:1234 -> 2
+terminate called after throwing an instance of 'c10::DistBackendError'
+  what():  NCCL error in: ../torch/csrc/distributed/c10d/NCCLUtils.hpp:268, unhandled system error, NCCL version 2.21.5
+ncclSystemError: System call (e.g. socket, malloc) or external library call failed or device error.
+""") + DIED,
+        ["unhandled system error", "ncclSystemError", "NET/Socket : no interface found"],
+    ),
+    "shared memory is full": (
+        of("""
+node1:13:99 [0] misc/shmutils.cc:72 NCCL WARN Error: failed to extend /dev/shm/nccl-IkzXHr to 9637892 bytes, \
+error: No space left on device (28)
+terminate called after throwing an instance of 'c10::DistBackendError'
+  what():  NCCL error in: ../torch/csrc/distributed/c10d/NCCLUtils.hpp:268, unhandled system error, NCCL version 2.21.5
+""") + DIED,
+        ["failed to extend /dev/shm/nccl-IkzXHr", "--shm-size"],
+    ),
+    "a bus error": (
+        of("*** SIGBUS received at time=1732763462 on cpu 12 ***\nPC: @     0x7f4  (unknown)  __memmove_avx512") + DIED,
+        ["SIGBUS", "--shm-size"],
+    ),
+    "a segmentation fault": (
+        of("""
+Fatal Python error: Segmentation fault
+
+Current thread 0x00007f9f2bfff640 (most recent call first):
+  File "/x/flash_attn/flash_attn_interface.py", line 91 in _flash_attn_varlen_forward
+  File "/x/torch/_ops.py", line 1123 in __call__
+""") + DIED,
+        ["Fatal Python error: Segmentation fault", "_flash_attn_varlen_forward", "native code"],
+    ),
+    "an illegal address": (
+        of("""
+terminate called after throwing an instance of 'c10::Error'
+  what():  CUDA error: an illegal memory access was encountered
+CUDA kernel errors might be asynchronously reported at some other API call, so the stacktrace below might be incorrect.
+""") + DIED,
+        ["CUDA error: an illegal memory access", "CUDA_LAUNCH_BLOCKING=1"],
+    ),
+    "a card at fault": (
+        of("""
+[rank3]:[E1128 03:11:02.124 ProcessGroupNCCL.cpp:1895] [PG ID 0 PG GUID 0 Rank 3] Process group watchdog thread \
+terminated with exception: CUDA error: uncorrectable ECC error encountered
+CUDA kernel errors might be asynchronously reported at some other API call.
+""") + DIED,
+        ["uncorrectable ECC error", "nvidia-smi -q -d ECC"],
+    ),
+    "gloo loses a peer": (
+        of("""
+terminate called after throwing an instance of 'gloo::IoException'
+  what():  [/pytorch/third_party/gloo/gloo/transport/tcp/pair.cc:553] Connection closed by peer [10.0.0.2]:42531
+""") + DIED,
+        ["Connection closed by peer [10.0.0.2]:42531", "another rank ended first"],
+    ),
+    "a check of Ray": (
+        of("""
+[2026-11-28 03:11:02,124 C 13 13] core_worker.cc:3210:  Check failed: objects_valid
+*** StackTrace Information ***
+/x/ray/_raylet.so(+0x1) [0x7f]
+""") + DIED,
+        ["Check failed: objects_valid"],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", NATIVE)
+def test_a_death_in_native_code_has_its_own_words(tmp_path, name):
+    text, expected = NATIVE[name]
+    (tmp_path / "log").write_text("step:3 - actor/pg_loss:0.1\n" + text)
+    told = failure(tmp_path / "log", code=1)
+    assert [part for part in expected if part not in told] == [], told
+    assert "killed from outside" not in told and "not known" not in told and "actor_id" not in told
+
+
+RAISED = """Traceback (most recent call last):
+  File "/x/verl/workers/fsdp_workers.py", line 640, in generate_sequences
+    {code}
+"""
+SECOND_LINE = {
+    "pydantic": ("""pydantic_core._pydantic_core.ValidationError: 1 validation error for ModelConfig
+  Value error, User-specified max_model_len (8192) is greater than the derived max_model_len (max_position_embeddings=4096)
+""", ["1 validation error for ModelConfig", "max_model_len (8192)"]),
+    "weights": ("""RuntimeError: Error(s) in loading state_dict for Qwen2ForCausalLM:
+\tsize mismatch for lm_head.weight: copying a param with shape torch.Size([151936, 896]) from checkpoint
+""", ["Error(s) in loading state_dict", "lm_head.weight"]),
+    "hub": ("""huggingface_hub.errors.RepositoryNotFoundError: 401 Client Error. (Request ID: Root=1-66)
+
+Repository Not Found for url: https://huggingface.co/api/models/Qwen/Qwen2.5-3B-Instrct.
+Please make sure you specified the correct `repo_id` and `repo_type`.
+""", ["401 Client Error", "Qwen2.5-3B-Instrct"]),
+    "omegaconf": ("""omegaconf.errors.ConfigAttributeError: Key 'n_gpus' is not in struct
+    full_key: trainer.n_gpus
+    object_type=dict
+""", ["not in struct", "full_key: trainer.n_gpus"]),
+    "ray": ("""RuntimeError: Version mismatch: The cluster was started with:
+    Ray: 2.9.0
+    Python: 3.10.13
+This process on node 10.0.0.1 was started with:
+    Ray: 2.60.0
+""", ["Ray: 2.9.0", "Ray: 2.60.0"]),
+    "an assertion": ("AssertionError\n", ["AssertionError", "fsdp_workers.py, line 640, generate_sequences"]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "front", ["", RANK.format(pid=13), "(EngineCore_DP0 pid=77) ERROR 07-29 12:00:00 [core.py:708] "]
+)
+@pytest.mark.parametrize("name", SECOND_LINE)
+def test_the_whole_message_is_kept(tmp_path, name, front):
+    message, expected = SECOND_LINE[name]
+    lines = (RAISED.format(code="assert self._is_rollout") + message).splitlines()
+    after = "step:4 - done\nSet the environment variable HYDRA_FULL_ERROR=1 for a complete stack trace.\n"
+    (tmp_path / "log").write_text("".join(f"{front}{line}\n" for line in lines) + after)
+    told = failure(tmp_path / "log")
+    assert [part for part in expected if part not in told] == [], told
+    assert "HYDRA_FULL_ERROR" not in told and "step:4" not in told
+
+
+OUT = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.32 GiB.\n"
+PHASE = {
+    "update": ["update_actor", "forward_backward_batch"],
+    "log_probs": ["compute_ref_log_prob", "infer_batch", "forward_step"],
+    "wake_up": ["update_weights", "wake_up", "create_and_map"],
+    "engine": ["init_device"],
+}
+
+
+@pytest.mark.parametrize("phase", PHASE)
+def test_a_card_without_memory_has_a_remedy_by_the_part_of_the_step(tmp_path, phase):
+    frames = "".join(f'  File "/x/y.py", line 1, in {name}\n    call()\n' for name in PHASE[phase])
+    (tmp_path / "log").write_text(of(f"Traceback (most recent call last):\n{frames}{OUT}"))
+    told = failure(tmp_path / "log")
+    assert remedy_of(phase) in told and "CUDA out of memory. Tried" in told
+    assert len({remedy_of(each) for each in (*PHASE, "")}) == 5
+
+
+def kernel(tmp_path, group=0, machine=0, version=2):
+    """What the kernel shows of its kills."""
+    (tmp_path / "proc" / "self").mkdir(parents=True, exist_ok=True)
+    (tmp_path / "proc" / "self" / "cgroup").write_text("0::/job\n" if version == 2 else "4:memory:/job\n0::/\n")
+    (tmp_path / "proc" / "vmstat").write_text(f"nr_free_pages 5\noom_kill {machine}\n")
+    place = tmp_path / "cgroup" / ("job" if version == 2 else "memory/job")
+    place.mkdir(parents=True, exist_ok=True)
+    name = "memory.events" if version == 2 else "memory.oom_control"
+    (place / name).write_text(f"low 0\noom 9\noom_kill {group}\n")
+    return tmp_path / "proc", tmp_path / "cgroup"
+
+
+SILENT = of("ready") + DIED
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_the_kernel_is_asked_who_was_killed_for_memory(tmp_path, version):
+    (tmp_path / "log").write_text(SILENT)
+    kills = MemoryKills(*kernel(tmp_path, 3, 7, version))
+    told = failure(tmp_path / "log", kills=kills)
+    assert (
+        "(WorkerDict) died: why is not known (the kernel ended no process" in told
+        and "*13*.err" in told
+        and "ready" in told
+    )
+    kernel(tmp_path, 3, 8, version)
+    assert "ended a process of this machine for memory" in failure(tmp_path / "log", kills=kills)
+    kernel(tmp_path, 5, 9, version)
+    assert "the kernel ended 2 of them for memory: its cgroup reached the limit" in failure(tmp_path / "log", -9, kills)
+    assert "why is not known; look in" in failure(tmp_path / "log", kills=MemoryKills(tmp_path / "no", tmp_path / "no"))
+
+
+def test_the_counters_of_this_kernel_are_read():
+    """They exist on each Linux from 4.13 on."""
+    assert "no process" in MemoryKills().text()
+
+
+def test_the_signal_that_ended_the_driver_is_named(tmp_path):
+    (tmp_path / "log").write_text("step:1\n")
+    told = failure(tmp_path / "log", code=-9, kills=MemoryKills(*kernel(tmp_path)))
+    assert "ended by SIGKILL: why is not known (the kernel ended no process" in told
+    assert "SIGSEGV" in failure(tmp_path / "log", code=-11)
+
+
+def test_of_the_worker_that_died_its_own_words_are_shown(tmp_path):
+    """Another process complains first."""
+    other = of("Traceback (most recent call last):\nRuntimeError: peers are gone", pid=12)
+    (tmp_path / "log").write_text(
+        other + of("Fatal Python error: Bus error\n\nCurrent thread 0x1 (most recent call first):") + DIED
+    )
+    told = failure(tmp_path / "log")
+    assert told.startswith("RuntimeError: peers are gone") and "WorkerDict said: Fatal Python error: Bus error" in told
+
+
+def test_messages_cost_no_more_than_their_length(tmp_path):
+    log = tmp_path / "log"
+    lines = [
+        *NATIVE["a collective operation times out"][0].splitlines(), *SECOND_LINE["ray"][0].splitlines(), "x", "*** SIGBUS",
+        "Traceback (most recent call last):", '  File "a", line 1, in f', "(W pid=1) ", "[rank1]:", "[a] [b] ",
+    ]  # fmt: skip
+
+    def write(size):
+        log.write_text("\n".join([*lines * (size // 60), *(repeated(line, size) for line in lines)]))
+
+    with counted("verl_trgrpo.launch") as work:
+        assert not grows(lambda size: (write(size), work.of(failure, log))[1])

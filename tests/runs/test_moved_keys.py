@@ -1,0 +1,126 @@
+"""The table of keys that older scripts set: each place can be typed, each key is gone, and each has one answer."""
+
+import re
+
+import pytest
+import yaml
+
+from verl_trgrpo.common.findings import InvalidInputError
+from verl_trgrpo.runs.compose import compose
+from verl_trgrpo.runs.keys import OLD_SECTIONS, flat, hint_of, moved_key, moved_keys
+from verl_trgrpo.runs.overrides import setting_problems
+
+# What a place needs to be there.
+ENGINES = {
+    "megatron": ["model_engine=megatron"],
+    "lopti": ["algorithm=lopti"],
+    "alpha": ["algorithm=advantage_reweighting_old"],
+}
+PLACES = {key: row.place for key, row in moved_keys().items() if row.place}
+
+
+@pytest.fixture(scope="module")
+def configurations():
+    """Those of the trainer with each engine and algorithm that a place asks for."""
+    return {name: compose(overrides=words).config for name, words in {"": [], **ENGINES}.items()}
+
+
+@pytest.mark.parametrize(("key", "place"), PLACES.items())
+def test_every_place_can_be_typed(key, place, configurations):
+    part = next((name for name in ENGINES if f".{name}." in f"{place}."), "")
+    known = [*flat(configurations[part])]
+    assert key.endswith(".*") == place.endswith(".*")
+    if place.endswith(".*"):
+        section = place.removesuffix("*")
+        assert any(each.startswith(section) for each in known) or section.startswith("reward.reward_kwargs.")
+        return
+    plus = "" if place in known else "+"
+    assert not plus or place.startswith("actor_rollout_ref.rollout.custom.search."), place
+    assert setting_problems(configurations[part], [f"{plus}{place}=null"], []) == []
+
+
+# veRL's configurations still have them; its trainer reads their places.
+LEFT_OVER = ("actor_rollout_ref.actor.grad_clip", "critic.grad_clip", "data.tokenizer")
+
+
+def test_every_key_is_gone(configurations):
+    known = {key for config in configurations.values() for key in flat(config)}
+    there = {key for key in moved_keys() if key in known or any(f"{each}.".startswith(f"{key}.") for each in known)}
+    assert {key for key in there if not key.startswith(OLD_SECTIONS)} == {*LEFT_OVER}
+
+
+def test_every_row_without_a_place_says_why():
+    for key, row in moved_keys().items():
+        assert row.place or row.why, key
+        assert not re.search(r"\bset it\b|[.;]$", row.why), key
+
+
+def test_a_key_stands_once():
+    from pathlib import Path
+
+    import verl_trgrpo.runs.keys as keys
+
+    content = yaml.safe_load((Path(keys.__file__).parent / "moved_keys.yaml").read_text())
+    rows = [key for section in content.values() for key in section]
+    assert len(rows) == len({*rows}) > 150
+
+
+@pytest.mark.parametrize(
+    ("key", "place"),
+    [
+        ("reward_model.reward_kwargs.mine.deep", "reward.reward_kwargs.mine.deep"),
+        ("reward_model.overlong_buffer.len", "reward.reward_kwargs.overlong_buffer_cfg.len"),
+        ("reward_model.rollout.name", "reward.reward_model.rollout.name"),
+        ("reward_model.micro_batch_size", ""),
+        ("critic.model.fsdp_config.param_offload", "critic.fsdp.param_offload"),
+        ("critic.model.fsdp_config.grad_offload", ""),
+        ("actor_rollout_ref.rollout.n_val", "actor_rollout_ref.rollout.val_kwargs.n"),
+    ],
+)
+def test_the_more_special_row_counts(key, place):
+    assert moved_key(key).place == place
+
+
+def test_what_is_read_is_in_no_row():
+    for key in (
+        "actor_rollout_ref.rollout.n",
+        "critic.fsdp.param_offload",
+        "reward.reward_kwargs.max_resp_len",
+        "trainer.nnodes",
+    ):
+        assert moved_key(key) is None
+
+
+@pytest.mark.parametrize(
+    ("word", "said"),
+    [
+        ("actor_rollout_ref.rollout.n_val=8", "did you mean actor_rollout_ref.rollout.val_kwargs.n?"),
+        (
+            "actor_rollout_ref.rollout.val_temperature=0.6",
+            "did you mean actor_rollout_ref.rollout.val_kwargs.temperature?",
+        ),
+        ("retriever.url=URL", "did you mean +actor_rollout_ref.rollout.custom.search.url?"),
+        ("actor_rollout_ref.actor.fsdp_config.grad_offload=true", "no counterpart, gradients"),
+        ("actor_rollout_ref.actor.gvpo_beta=0.1", "no counterpart, GVPO"),
+        ("worker.rollout.val_override_config.n=4", "did you mean actor_rollout_ref.rollout.val_kwargs.n?"),
+    ],
+)
+def test_an_old_key_is_answered_by_the_table(word, said):
+    with pytest.raises(InvalidInputError) as raised:
+        compose("ppo_trainer", [word])
+    assert said in str(raised.value) and "(+" not in str(raised.value).partition("adds")[2]
+
+
+def test_spelling_counts_within_a_section_alone():
+    known = [
+        "reward.sandbox_fusion.url",
+        "distillation.distillation_loss.topk",
+        "actor_rollout_ref.actor.optim.betas",
+        "data.seed",
+    ]
+    assert hint_of("retriever.address.url", known) == ""
+    assert hint_of("tool.topk", known) == hint_of("other.seed", known) == ""
+    assert hint_of("data.sed", known) == "did you mean data.seed?"
+    assert hint_of("actor_rollout_ref.actor.beta", known) == ""
+    assert hint_of("actor_rollout_ref.actor.betas", known) == "did you mean actor_rollout_ref.actor.optim.betas?"
+    assert hint_of("seed", known) == "did you mean data.seed?"

@@ -1,0 +1,175 @@
+r"""Decide whether an answer with the right value is finished: it is not the question again, and has the form that is asked for.
+
+The gold decides what finished is: what is left to do in the gold may be left to do in the answer. An answer that is a list is
+judged item by item.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from math import gcd
+from typing import Literal
+
+from verl_trgrpo.judge.answers import read_forms
+from verl_trgrpo.judge.arranged import (
+    arranged,
+    factors,
+    has_product_of_sums,
+    has_root_below,
+    has_square_in_root,
+    left_to_evaluate,
+    parsed,
+)
+from verl_trgrpo.judge.equality import alternatives
+from verl_trgrpo.judge.forms import Form
+from verl_trgrpo.judge.parser import Tree
+from verl_trgrpo.judge.question import Asked, arrangement
+from verl_trgrpo.judge.spelling import GROUP, normalize
+
+Fault = Literal["restated", "unfinished"]
+
+_PERIODIC = re.compile(r"\\overline|\\bar|\\ldots|\.[0-9]*\([0-9]+\)")  # 0.\overline{3}; 0.(3)
+_FRACTION = re.compile(r"\\frac\{(-?[0-9]+)\}\{(-?[0-9]+)\}|(?<![0-9])([0-9]+)/(-?[0-9]+)")  # \frac{1}{2}; 1/2
+_MIXED = re.compile(r"[0-9] ?\\frac\{[0-9]+\}\{[0-9]+\}|[0-9] [0-9]+/[0-9]+")  # 1\frac{1}{2}
+_SUM_OF_MATRICES = re.compile(r"\\end\{[a-z]*matrix\} ?\)? ?[+-]")  # \end{pmatrix}+
+
+
+@dataclass(frozen=True)
+class _Side:
+    """A formula of an answer or a gold."""
+
+    tree: Tree
+    arranged: Tree
+    steps: int
+
+
+def fault_of(gold: str, answer: str, question: Asked) -> Fault | None:
+    """Return what keeps an answer of the right value from being right, or None.
+
+    Args:
+        gold: the ground truth that the answer equals, as written.
+        answer: as written.
+        question: nothing is asked of an answer to a question that is not known.
+    """
+    if not question.known:
+        return None
+    golds = [normalize(each) for each in alternatives(gold)]
+    text = normalize(answer)
+    if text.replace(" ", "") in {each.replace(" ", "") for each in golds}:
+        return None
+    wanted = [form for each in golds for form in _values(read_forms(each, gold=True)[0])]
+    given = [*_values(read_forms(text)[0])]
+    if (fault := _whole_fault(golds, text, question)) is not None:
+        return fault
+    for form in given:
+        if form.number is not None or any(each.number is not None for each in wanted if len(wanted) == 1):
+            if (fault := _number_fault(form, wanted, question)) is not None:
+                return fault
+        elif (fault := _formula_fault(form, wanted, question)) is not None:
+            return fault
+    return None
+
+
+def _values(form: Form) -> Iterator[Form]:
+    """Yield the single values of a form."""
+    if form.items and form.kind != "choice":
+        for item in form.items:
+            yield from _values(item)
+    else:
+        yield form
+
+
+def _whole_fault(golds: Sequence[str], text: str, question: Asked) -> Fault | None:
+    """Judge an answer that is an equation of the question where the gold is none, or a sum of matrices."""
+    copied = text.replace(" ", "") in question.texts
+    if "=" in text and not any("=" in gold for gold in golds):
+        return "restated" if copied or arrangement(text) in question.formulas else None
+    if _SUM_OF_MATRICES.search(text) and not any(map(_SUM_OF_MATRICES.search, golds)):
+        return "restated" if copied else "unfinished"
+    return None
+
+
+def _number_fault(form: Form, wanted: Sequence[Form], question: Asked) -> Fault | None:
+    """Judge how a number is written."""
+    if form.number is None:
+        return None
+    same = [each for each in wanted if each.number is not None and each.number.value == form.number.value]
+    if not same or any(_written(form.text) == _written(each.text) for each in same):
+        return None
+    text, way = form.text.replace(" ", ""), _written(form.text)
+    if text in question.objects:
+        return "restated"
+    if form.number.value.denominator == 1:
+        return None
+    ways = {_written(each.text) for each in same}
+    if "reduced" in question.asks and way == "unreduced":
+        return "unfinished"
+    for asked, refused in (("fraction", ("decimal", "periodic", "mixed")), ("decimal", ("fraction", "unreduced", "mixed")),
+                           ("mixed", ("fraction", "unreduced", "decimal", "periodic"))):  # fmt: skip
+        if asked in question.asks and way in refused and asked in ways and not question.asks & {"rounded"}:
+            return "unfinished"
+    return None
+
+
+def _written(text: str) -> str:
+    """Return the way in which a number is written."""
+    if _MIXED.search(text):
+        return "mixed"
+    if match := _FRACTION.fullmatch(text.strip("+- ")):
+        top, bottom = (int(each) for each in match.groups() if each is not None)
+        return "fraction" if gcd(top, bottom) == 1 else "unreduced"
+    return "periodic" if _PERIODIC.search(text) else "decimal"
+
+
+def _formula_fault(form: Form, wanted: Sequence[Form], question: Asked) -> Fault | None:
+    given, golds = _sides_of(form), [side for each in wanted for side in _sides_of(each)]
+    if form.kind == "relation" or any(each.kind == "relation" for each in wanted):
+        found = arrangement(form.text)
+        copied = found is not None and found in question.formulas
+        return "restated" if copied and found not in {arrangement(each.text) for each in wanted} else None
+    for side in given:
+        if side.arranged in question.formulas and all(side.arranged != each.arranged for each in golds):
+            return "restated"
+        if not golds:
+            continue
+        if side.steps > max(each.steps for each in golds):
+            return "restated" if side.arranged in question.formulas else "unfinished"
+        if not left_to_evaluate(side.tree) <= frozenset().union(*(left_to_evaluate(each.tree) for each in golds)):
+            return "unfinished"
+        if any(unlike(side, golds) for asked, unlike in _FORMS.items() if asked in question.asks):
+            return "unfinished"
+    return None
+
+
+def _sides_of(form: Form) -> list[_Side]:
+    """Return a value as a formula, nothing where it is not understood."""
+    tree = None if form.kind == "word" else parsed(form.text.replace(GROUP, ""))
+    return [_Side(tree, *arranged(tree))] if tree is not None else []
+
+
+def _not_factored(side: _Side, golds: Sequence[_Side]) -> bool:
+    fewest = min(len(factors(each.arranged)) for each in golds)
+    is_sum = side.arranged[0] == "+" and all(each.arranged[0] != "+" for each in golds)
+    return is_sum or len(factors(side.arranged)) < fewest
+
+
+def _unlike(test: Callable[[Tree], bool], arrangement: bool = False) -> Callable[[_Side, Sequence[_Side]], bool]:
+    """Return a rule that an answer breaks where `test` holds for it and for no gold."""
+
+    def rule(side: _Side, golds: Sequence[_Side]) -> bool:
+        def holds(each: _Side) -> bool:
+            return test(each.arranged if arrangement else each.tree)
+
+        return holds(side) and not any(map(holds, golds))
+
+    return rule
+
+
+_FORMS: dict[str, Callable[[_Side, Sequence[_Side]], bool]] = {
+    "factored": _not_factored,
+    "expanded": _unlike(has_product_of_sums, arrangement=True),
+    "rationalized": _unlike(has_root_below),
+    "simplified": _unlike(has_square_in_root),
+}

@@ -1,0 +1,189 @@
+r"""Read what a question says about its answer: its formulas, the form that it asks for, its letters, and its unit.
+
+One reading for each question. What is not recognised is not known, and then the judge decides without it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+from verl_trgrpo.judge.arranged import arranged, parsed
+from verl_trgrpo.judge.parser import Tree, tokens_of
+from verl_trgrpo.judge.spelling import normalize, split_top_level
+from verl_trgrpo.judge.units import UNKNOWN, Unit, read_unit
+
+_MAX_CHARS = 8000
+_MAX_FORMULAS = 200
+
+_FORMULA = re.compile(
+    r"\$\$(?P<display>[^$]{1,400})\$\$|\$(?P<dollars>(?:[^$\\]|\\.){1,400})\$|\\\((?P<round>(?:[^\\]|\\[^)]){1,400})\\\)"
+    r"|\\\[(?P<square>(?:[^\\]|\\[^\]]){1,400})\\\]"
+    r"|\\begin\{(?:align|gather|equation)\*?\}(?P<lines>(?:[^\\]|\\(?!end\{)){1,400})\\end\{",
+    re.DOTALL,
+)  # $x+y$; \(x\); \[x\]; $$x$$; \begin{align*}x&=1\end{align*}
+_SIDE = r"[(\[]?[\w(][\w.()\[\]{}\\]{0,40}"
+_PLAIN_FORMULA = re.compile(
+    rf"(?<![\w\\.()\[\]{{}}]){_SIDE}(?: ?[-+*/^=] ?[\w.()\[\]{{}}\\]{{1,40}}){{1,20}}"
+)  # x^2 - 49
+_LAYOUT = re.compile(r"\\(?:displaystyle|textstyle|label\{[^{}]{0,40}\}|tag\{[^{}]{0,40}\})")  # \displaystyle
+_COMMAND = r"\b(?:express|write|convert|change|simplify|reduce|compute|calculate|evaluate|find|determine|give|what is|what's)\b"
+_OBJECT = re.compile(
+    rf"{_COMMAND}(?: (?:the|value|exact|sum|product|difference|quotient|fraction|decimal|number|expression|following|result|of"
+    r"|repeating|infinite|periodic|as))*:?\s*$",
+    re.IGNORECASE,
+)  # Find the value of
+_PLACES = (
+    r"(?:decimal place|significant (?:figure|digit))s?|d\.p\.|(?:nearest|closest) (?:tenth|hundredth|thousandth|hundred|thousand"
+    r"|ten|million|whole number|integer|cent|dollar|percent)"
+)
+_WORDINGS = {
+    "factored": (
+        r"\bfactori[sz]e\b", r"\bfactor\b(?! (?:of|in|that|is|which|by)\b)", r"\bas a product of\b", r"\bin factored form\b",
+    ),
+    "expanded": (r"\bexpand(?:ed)?\b", r"\bmultiply out\b", r"\bas a polynomial\b"),
+    "simplified": (r"\bsimplif(?:y|ied)\b", r"\bsimplest (?:radical )?form\b"),
+    "rationalized": (r"\brationali[sz]e", r"\brational denominator\b"),
+    "reduced": (
+        r"\blowest terms\b", r"\bsimplest form\b", r"\bsimplif(?:y|ied)\b", r"\b(?:common|reduced|irreducible) fraction\b",
+    ),
+    "fraction": (r"\bcommon fraction\b", r"\bas an? (?:single |simplified |reduced |improper |irreducible )?fraction\b"),
+    "decimal": (r"\bas a (?:terminating )?decimal\b", r"\bin decimal form\b", r"\bto a decimal\b"),
+    "mixed": (r"\bmixed (?:number|fraction|numeral)\b",),
+    "radians": (r"\bin radians\b", r"\bradian measure\b"),
+    "degrees": (r"\b(?:in|many) degrees\b", r"\bdegree measure\b"),
+    "rounded": (
+        rf"\b(?:round(?:ed)?|correct|accurate|approximat\w+|answer|express\w*|give\w*)\b[^.?!]{{0,60}}?\b(?:{_PLACES})\b",
+        rf"\bto (?:the |\w+ )(?:{_PLACES})\b",
+    ),
+    "ordered": (
+        r"\brespectively\b",
+        r"\b(?:increasing|ascending|decreasing|descending|alphabetical|chronological) order\b", r"\bin order\b",
+        r"\brank(?:ing|ed)?\b",
+        r"\bfrom (?:the )?(?:least|greatest|smallest|largest|lowest|highest|shortest|longest|most|fewest)\b[^.?!]{0,20}\bto\b",
+    ),
+    "several": (
+        r"\b(?:all|both|each|every|list|solutions|roots|zeros|values|respectively)\b", r"\((?:b|2|ii)\)",
+    ),
+    "percent": (r"\bper ?cent", "%"),
+    "natural logarithm": (
+        r"\\ln\b", r"\bnatural log", r"\\int\b", r"\\lim\b", r"\be\^", r"\\infty\b", r"\bderivative", r"\bdifferential",
+        r"\bintegral", r"\bentropy\b", r"\basymptotic",
+    ),
+    "decimal logarithm": (
+        r"\\log_\{?10\}?", r"\bcommon log", r"\bbase[- ](?:10|ten)\b", r"\bdecibel", r"\bpH\b", r"\bdigits\b", r"\\lg\b",
+    ),
+}  # fmt: skip
+"""What a question asks for, and the words that say so."""
+
+
+def _any_of(words: tuple[str, ...]) -> re.Pattern[str]:
+    return re.compile("|".join(words), re.IGNORECASE)
+
+
+_ASKED = {name: _any_of(words) for name, words in _WORDINGS.items()}
+_UNIT = re.compile(
+    r"\b(?:[Ii]n|[Hh]ow many|number of) (?P<unit>(?:(?:square|cubic) )?[a-zA-Z]+(?:(?: per |/)(?:square |cubic )?[a-zA-Z]+)?)"
+)  # in square centimeters; How many hours
+_BASE = re.compile(
+    r"\bbase[- ]\$?(?P<base>[0-9]{1,2}|two|three|four|five|six|seven|eight|nine)\b", re.IGNORECASE
+)  # base 5
+_BASES = {
+    word: number for number, word in enumerate(["two", "three", "four", "five", "six", "seven", "eight", "nine"], 2)
+}
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a question says about its answer; all of it empty for a question that is not known.
+
+    Args:
+        text: as it was given.
+        formulas: its formulas, the sides of their relations and the relations, in their arrangement (`arranged`).
+        texts: the same as normalized text without spaces.
+        objects: texts of the formulas that a command stands in front of, such as ``Find the value of``.
+        letters: names in the formulas.
+        asks: the names of `_WORDINGS` that it asks for.
+        unit: in which the answer is asked; None if that is not recognised.
+        base: of the digits in which the answer is asked; 0 if that is not recognised.
+    """
+
+    text: str = ""
+    formulas: frozenset[Tree] = frozenset()
+    texts: frozenset[str] = frozenset()
+    objects: frozenset[str] = frozenset()
+    letters: frozenset[str] = frozenset()
+    asks: frozenset[str] = frozenset()
+    unit: Unit | None = None
+    base: int = 0
+    known: bool = field(default=False)
+
+
+@lru_cache(maxsize=1024)
+def read_question(text: str) -> Asked:
+    """Return what a question says. Cached because every response of a group has the same one."""
+    if not text.strip():
+        return Asked()
+    text = text[-_MAX_CHARS:]
+    texts, objects, trees = set[str](), set[str](), set[Tree]()
+    letters: set[str] = set()
+    for before, formula in _formulas(text):
+        normal = normalize(formula)
+        letters |= {each for kind, each in tokens_of(normal) if kind == "name"}
+        for piece in _pieces(normal):
+            texts.add(piece.replace(" ", ""))
+            trees |= {tree for tree in [arrangement(piece)] if tree is not None}
+        if _OBJECT.search(before):
+            objects.add(normal.replace(" ", ""))
+    found = frozenset(name for name, pattern in _ASKED.items() if pattern.search(text))
+    base = _BASE.search(text)
+    return Asked(
+        text, frozenset(trees), frozenset(texts), frozenset(objects), frozenset(letters), found, _unit(text),
+        (_BASES.get(base["base"].lower()) or int(base["base"])) if base else 0, True,
+    )  # fmt: skip
+
+
+def arrangement(text: str) -> Tree | None:
+    """Return a normalized formula, with or without one equals sign, in its arrangement; None if it is not understood."""
+    sides = split_top_level(text, "=")
+    trees = [parsed(side) for side in sides]
+    if len(sides) > 2 or None in trees:
+        return None
+    found = [arranged(tree)[0] for tree in trees if tree is not None]
+    return found[0] if len(found) == 1 else ("=", *sorted(found, key=repr))
+
+
+def _formulas(text: str) -> Iterator[tuple[str, str]]:
+    """Yield the formulas of a question, each with what stands in front of it."""
+    pattern = _FORMULA if "$" in text or "\\" in text else _PLAIN_FORMULA
+    for number, match in enumerate(pattern.finditer(text)):
+        if number >= _MAX_FORMULAS:
+            return
+        content = next((each for name, each in match.groupdict().items() if each), match[0])
+        before = text[max(0, match.start() - 100) : match.start()]
+        content = _LAYOUT.sub(" ", content)
+        lines = content.replace("&", " ").split(r"\\") if match.groupdict().get("lines") else [content]
+        for line in lines:
+            if 0 < len(line.strip()) <= 400:
+                yield before, line.strip().rstrip(".,;:? ")
+
+
+def _pieces(formula: str) -> Iterator[str]:
+    """Yield a formula, and what stands on each side of its equals signs."""
+    yield formula
+    sides = split_top_level(formula, "=")
+    if len(sides) > 1:
+        yield from (side for side in sides if side)
+
+
+def _unit(text: str) -> Unit | None:
+    """Return the last unit of which a question says that the answer is in it."""
+    found = None
+    for match in _UNIT.finditer(text):
+        words = match["unit"]
+        unit = read_unit(words) or read_unit(words.split(" ")[0])
+        if unit and not any(name.startswith(UNKNOWN) for name, _ in unit):
+            found = unit
+    return found

@@ -1,0 +1,1 @@
+"""Read a shell script without running it: what it starts, and with which words."""
