@@ -153,6 +153,7 @@ OPENINGS = {
     "data/sources.py": {"load_dataset": "a data set of the hub, by its name", "from_file": LOOKED_AT},
     "data/verl_files.py": {"ParquetFile": OPENED, "JsonDatasetReader read()": LOOKED_AT},
     "decontaminate.py": {"ParquetFile": OPENED},
+    "evaluation/adapter.py": {"from_pretrained " * 3 + "from_pretrained": "what veRL's merger has just written"},
     "evaluation/checkpoint.py": {"copytree": LOOKED_AT},
     "evaluation/response_store.py": {"fdopen": "open_plain opens no other than a regular file"},
     "launch/log.py": {"read()": METRICS},
@@ -161,6 +162,7 @@ OPENINGS = {
     "recipes/minimal/train.py": {"from_pretrained from_pretrained read_table": TYPED},
     "retrieval/index.py": {"open": LOOKED_AT},
     "runs/checkpoints.py": {"ZipFile": OPENED},
+    "runs/keys.py": {"read_text safe_load": OWN},
     "runs/run_directory.py": {"load": OPENED},
     "runs/weights.py": {"load safe_open": LOOKED_AT},
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import lzma
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -13,7 +14,7 @@ import numpy as np
 import yaml
 
 from studies.chains.effects import Effect, corrected, difference_text, effect, fieller, p_text, unit_effect
-from studies.chains.reading import SCALE, Chain
+from studies.chains.reading import SCALE, Chain, Records
 from verl_trgrpo.common.text import markdown_table
 from verl_trgrpo.compare.statistics import Estimate, equivalence_p_value
 
@@ -239,6 +240,31 @@ def state_table(which: Which) -> str:
             ]
         )
     return markdown_table(rows, ["", "network", "right at the start / fillers", "arms", "steps", "counted"])
+
+
+def diagnosis_table(which: Which, diagnosis: Mapping[str, Any], older: Records) -> str:
+    """Return what the diagnosis of `preview` says of six chains, and the signs at 320 steps of rules that damp rare tokens."""
+    rows, signs = [], Counter[str]()
+    for one in diagnosis["chains"]:
+        chain = (one["fillers"], one["right"])
+        ends = [older.difference(chain, (arm, "grpo"), 320) for arm in ("tr_grpo", "power")]
+        recorded = which.has("hidden_layer", chain, 320, "grpo", KNOWING[0])
+        found = [*ends, effect(which.gain("hidden_layer", chain, KNOWING[0], 320)) if recorded else None]
+        cells = []
+        for end in found:
+            if end is None:
+                cells.append("not recorded")
+                continue
+            low, high = end.estimate.low or 0.0, end.estimate.high or 0.0
+            verdict = "open" if low <= 0 <= high else "right" if end.estimate.mean * one["damping"] > 0 else "wrong"
+            signs[verdict] += 1
+            cells.append(f"{difference_text(end)} {verdict}")
+        rows.append([f"{chain[1]:g}", str(chain[0]), f"{one['rare']:.1%}", f"{one['at_decisions']:.0%}",
+                     f"{one['decide']:.0%} of {one['probes']}", "+" if one["damping"] > 0 else "-", *cells])  # fmt: skip
+    head = ["right at the start", "fillers", "rare tokens", "of these at decisions (truth)", "decide (diagnosis)",
+            "predicted sign", "tr_grpo", "power", KNOWING[0]]  # fmt: skip
+    total = ", ".join(f"{count} {name}" for name, count in sorted(signs.items()))
+    return f"{markdown_table(rows, head)}\n\nSigns: {total}."
 
 
 TABLES: dict[str, Callable[[Which], str]] = {"hypotheses": hypotheses_table, "state": state_table}

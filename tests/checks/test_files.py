@@ -46,6 +46,31 @@ def test_data_and_models_that_are_not_needed_here_are_not_checked(sound_run):
     assert summary(found) == [("data.train_files", Level.NOT_CHECKED), (f"{MODEL}.path", Level.NOT_CHECKED)]
 
 
+def test_a_pattern_stands_for_the_files_that_verl_reads(sound_run, tmp_path):
+    """`datasets` opens the same files for the same name, with as many rows."""
+    import datasets
+
+    folder = tmp_path / "of patterns"  # the run's own files lie beside it
+    for name in ("b/two.parquet", "a/one.parquet", "a/.hidden.parquet", "a/not.txt"):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        write(folder / name, [row(truth("1")), row(truth("2"))])
+    for pattern in ("*/*.parquet", "**/*.parquet", "a/on?.parquet", "[ab]/[a-z]*.parquet"):
+        view = view_of(sound_run, f"data.train_files='{folder}/{pattern}'")
+        assert missing_files(view) == [], pattern
+        read = datasets.load_dataset("parquet", data_files=f"{folder}/{pattern}", cache_dir=str(tmp_path / "cache"))[
+            "train"
+        ]
+        assert view.complete("data.train_files") and view.rows == len(read), pattern
+
+
+def test_a_pattern_without_a_match_is_named_as_one(sound_run, tmp_path):
+    [finding] = missing_files(view_of(sound_run, f"data.train_files='{tmp_path}/no/*.parquet'"))
+    assert finding.level is Level.ERROR and "no file matches this pattern" in finding.message
+    odd = tmp_path / "a[1].parquet"
+    write(odd, [row(truth("1"))])
+    assert missing_files(view_of(sound_run, f"data.train_files='{odd}'")) == []  # a file of that very name
+
+
 def test_a_name_with_one_slash_may_be_on_a_hub():
     assert not looks_local("Qwen/Qwen2.5-3B-Instruct") and not looks_local("gpt2")
     assert looks_local("runs/kk/model") and looks_local("./model") and looks_local("~/model")

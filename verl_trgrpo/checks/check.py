@@ -10,13 +10,14 @@ from typing import Any
 from omegaconf import DictConfig
 
 from verl_trgrpo.checks.files import missing_files, model_findings, module_findings
-from verl_trgrpo.checks.settings import key_findings, located, section_findings, type_findings
+from verl_trgrpo.checks.settings import key_findings, section_findings, type_findings
 from verl_trgrpo.checks.view import RunView
 from verl_trgrpo.common.findings import Finding, Level
 from verl_trgrpo.common.text import count_of
 from verl_trgrpo.data.prompts import own_agent_loops
 from verl_trgrpo.runs.compose import ComposedRun, changed_values, resolved, verl_defaults
 from verl_trgrpo.runs.keys import LOSS, flat
+from verl_trgrpo.runs.readers import located
 
 Check = Callable[[RunView], list[Finding]]
 """Takes the view of a run and returns what it finds."""

@@ -17,7 +17,7 @@ from verl_trgrpo.common.text import as_plain_yaml
 from verl_trgrpo.common.typed import read_typed
 from verl_trgrpo.data.prompts import ModelConfig, RolloutPrompts, default_agent_of
 from verl_trgrpo.data.rows import SINGLE_TURN, UnreadableFileError
-from verl_trgrpo.data.verl_files import DataFile, open_as_verl
+from verl_trgrpo.data.verl_files import DataFile, matching_files, open_as_verl
 from verl_trgrpo.runs.compose import ComposedRun, changed_values, loggers_of
 from verl_trgrpo.runs.keys import ACTOR, LOSS, MODEL, MODEL_PATH, selected
 from verl_trgrpo.runs.run_directory import is_finished
@@ -37,9 +37,14 @@ OWN_MANAGER = "pkg://verl_trgrpo.tasks.reward_manager"
 
 
 def data_files(config: DictConfig, key: str) -> list[str]:
-    """Return the files under ``key``, which holds one or a list."""
+    """Return the files under ``key``, which holds one or a list; a pattern with a match stands for what it matches."""
     files = selected(config, key)
-    return [str(file) for file in (files if isinstance(files, ListConfig) else [files]) if file]
+    return [
+        each
+        for file in (files if isinstance(files, ListConfig) else [files])
+        if file
+        for each in matching_files(str(file))
+    ]
 
 
 class RunView:

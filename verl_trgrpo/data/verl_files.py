@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
@@ -63,6 +64,14 @@ RESERVED_COLUMNS = {
     **dict.fromkeys(_BATCH_FIELDS, "is a field of veRL's batch, which replaces it"),
 }
 """Columns that a data file must not have, with the reason."""
+
+
+def matching_files(name: str) -> list[str]:
+    """Return the files that a pattern matches, as `datasets` expands what veRL hands to it; any other name, or none, as it is."""
+    local = "://" not in name and glob.has_magic(name) and not Path(name).expanduser().exists()
+    # Unlike Path.glob, this leaves out hidden files, as `datasets` does
+    found = sorted(glob.glob(str(Path(name).expanduser()), recursive=True)) if local else []  # noqa: PTH207
+    return found or [name]
 
 
 @dataclass(frozen=True)
