@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from verl_trgrpo.memory.constants import ASLEEP, CARD, COMMUNICATION, CONTEXT, GIB, GRAPHS, PLAN, FRAGMENTS
+from verl_trgrpo.memory.constants import ASLEEP, CARD, COMMUNICATION, CONTEXT, FRAGMENTS, GIB, GRAPHS, PLAN
 from verl_trgrpo.memory.setup import MicroBatch, Setup
 from verl_trgrpo.memory.shape import ModelShape, fused_bytes, head_bytes
 
