@@ -10,7 +10,7 @@ import argparse
 import re
 from collections.abc import Iterator
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
 from studies.memory.score import ADAMW, shape_of
@@ -40,9 +40,7 @@ def verdicts(recipe: str) -> Iterator[tuple[int, int, str]]:
         config = compose(RECIPES / f"{recipe}.yaml", [f"trainer.n_gpus_per_node={number}"]).config
         if number % (selected(config, f"{ROLLOUT}.tensor_model_parallel_size") or 1):
             continue
-        setup = setup_of(
-            lambda key, found=config: selected(found, key), bool(selected(config, f"{ACTOR}.use_kl_loss")), False
-        )
+        setup = setup_of(partial(selected, config), bool(selected(config, f"{ACTOR}.use_kl_loss")), False)
         for gb in CARDS:
             yield number, gb, memory_verdict(Plan(shape_of(MODELS[recipe]), setup, gb, ADAMW)).kind
 
