@@ -74,7 +74,7 @@ def compute_score(
             the rewards that have it.
 
     Returns:
-        the fields of `Score`: score, acc, format_ok, f1, gold_unparseable, timed_out; and the agent loop's counts
+        the fields of `Score`: score, acc, format_ok, f1, gold_unparseable, timed_out, restated; and the agent loop's counts
         (``extra_info["rollout_metrics"]``), which veRL then reports for validation. All float.
 
     Raises:
