@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import tyro
 
-from verl_trgrpo.common.findings import Level
+from verl_trgrpo.common.findings import InvalidInputError, Level
 from verl_trgrpo.common.text import count_of, from_here, show
 from verl_trgrpo.runs.compose import DEFAULT_CONFIG
 from verl_trgrpo.runs.metrics import read_run
@@ -169,7 +169,11 @@ def _validated(start: ScriptStart, options: ValidateOptions) -> CheckReport:
 
     if start.line:
         show(f"line {start.line}: python3 -m verl.trainer.main_ppo, {count_of(len(start.overrides), 'override')}")
-    composed, need_files = compose(start.source, start.overrides), not options.no_files
+    try:
+        composed = compose(start.source, start.overrides)
+    except InvalidInputError as error:
+        raise InvalidInputError([*(each.message for each in start.findings), *error.messages]) from error
+    need_files = not options.no_files
     found = [*start.findings, *check.early_findings(composed, need_files)]
     early = [finding for finding in found if finding.level is Level.ERROR]
     if early:
@@ -228,6 +232,12 @@ def health(options: HealthOptions) -> int:
         show(f"{state}  {finding.message}")
         if finding.stands or finding.lost:
             show(f"        {finding.remedy}")
+    from verl_trgrpo.memory.growth import coming_wall
+    from verl_trgrpo.memory.run import card_of_run
+
+    gb = card_of_run(options.path)
+    if gb and (wall := coming_wall([(step.number, step.metrics) for step in steps], gb)):
+        show(f"coming  {wall.message}")
     sick = sum(finding.is_sick for finding in findings)
     count = sum(step.number > 0 for step in steps)  # a validation may come before the first
     missing = "; not judged: " + ", ".join(unjudged(steps)) if not sick and unjudged(steps) else ""
