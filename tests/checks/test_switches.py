@@ -14,8 +14,10 @@ from verl_trgrpo.checks.tables import rule_findings
 from verl_trgrpo.checks.view import RunView
 from verl_trgrpo.common.findings import Level
 from verl_trgrpo.runs.compose import DEFAULT_CONFIG, changed_values
-from verl_trgrpo.verl_plugin.gradient_probe import gradient_of
+from verl_trgrpo.verl_plugin.gradient_probe import Policies, gradient_of
 from verl_trgrpo.verl_plugin.loss_names import LOSS_MODES, WEIGHTED
+
+POLICIES = (Policies(old_is_current=True), Policies())
 
 ACTOR, ROLLOUT, MODEL = "actor_rollout_ref.actor", "actor_rollout_ref.rollout", "actor_rollout_ref.model"
 CORRECTION, LOSS, OPTIM = "algorithm.rollout_correction", f"{ACTOR}.policy_loss", f"{ACTOR}.optim"
@@ -151,13 +153,11 @@ def test_a_setting_of_the_actor_is_reported_exactly_where_it_leaves_the_gradient
     given = ["algorithm=tr_grpo" if own else "algorithm=grpo", f"{LOSS}.loss_mode={mode}", f"{LOSS}.dro_beta=1"]
     given += [f"{ACTOR}.ppo_micro_batch_size_per_gpu=1", "actor_rollout_ref.rollout.n=8"]
     actor = omega_conf_to_dataclass(composed(given).config.actor_rollout_ref.actor)
-    expected = [gradient_of(actor, off_policy) for off_policy in (False, True)]
+    expected = [gradient_of(actor, policies) for policies in POLICIES]
     for name, value in OF_THE_LOSS.items():
         other = copy.copy(actor)
         object.__setattr__(other, name, value)
-        alike = all(
-            torch.equal(gradient_of(other, one), each) for one, each in zip((False, True), expected, strict=True)
-        )
+        alike = all(torch.equal(gradient_of(other, one), each) for one, each in zip(POLICIES, expected, strict=True))
         reported = [each.where for each in found(*given, f"{ACTOR}.{name}={value}")]
         assert (f"{ACTOR}.{name}" in reported) is alike, name
 

@@ -94,7 +94,7 @@ def preview(
         looped = rare_tokens and any(row.agent_name in known_agent_loops() for row in rows)
         if looped or (rare_tokens and not rollout.temperature):
             raise ValueError(
-                "--rare-tokens: continues sampled answers of one turn; leave it out for agent loops or temperature 0"
+                "--rare-tokens: continues sampled answers of one turn; leave the option out for agent loops or temperature 0"
             )
         diagnosis: list[str] = []
 
