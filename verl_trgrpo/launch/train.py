@@ -111,6 +111,9 @@ def run_training(
     alone = cluster_of(OmegaConf.create()) is None
     with Driver(training_environment(on_cpu, loopback=alone)) as driver:
         run = compose_here(source, overrides)
+        if (run.directory / LOCK_FILE).exists():  # a second training is refused before the check, which takes a minute
+            with _claimed(run.directory):
+                pass
         report = driver.check(run)
         raise_invalid(report.messages(Level.ERROR))
         for warning in report.messages(Level.WARNING):
