@@ -20,6 +20,7 @@ _SECRET = re.compile(
     r"|(?P<header>\b(?:authorization['\"]?\s{0,9}[:=]\s{0,9}['\"]?(?:bearer|basic|token)|bearer)\s{1,9})(?=[a-z_.~+/=-]{0,99}\d)[\w.~+/=-]{8,2000}",
     re.IGNORECASE,
 )
+_OF_ENVIRONMENT = re.compile(r"oc\.env:\s{0,9}(\w{0,99}(?:KEY|TOKEN|SECRET|PASS)\w{0,99})", re.IGNORECASE)
 _REMEDY = (
     "put the secret into the environment instead: VERL_TRGRPO_SEARCH_TOKEN for search servers, HTTPS_PROXY, HF_TOKEN, "
     "WANDB_API_KEY or MLFLOW_TRACKING_PASSWORD for those services"
@@ -62,6 +63,12 @@ def line_problems(text: str, where: str) -> list[str]:
     """Return a message for the first line of a text file that has one; `where` names the file."""
     match = _SECRET.search(text)
     return [_message(f"{where}, line {text.count(chr(10), 0, match.start()) + 1},")] if match else []
+
+
+def environment_secrets(values: Mapping[str, Any]) -> dict[str, str]:
+    """Return the variables with a secret's name that values refer to as ``${oc.env:NAME}``: the variable by the value's key."""
+    found = ((key, _OF_ENVIRONMENT.findall(str(value))) for key, value in values.items())
+    return {key: names[0] for key, names in found if names}
 
 
 def _message(name: str) -> str:

@@ -18,8 +18,10 @@ from verl_trgrpo.checks.check import early_findings
 from verl_trgrpo.checks.machine import cluster_of
 from verl_trgrpo.checks.resume import loading_findings
 from verl_trgrpo.checks.view import RunView
-from verl_trgrpo.common.files import free_name, lock, name_holder, open_plain
+from verl_trgrpo.common.files import free_name, lock, name_holder, open_plain, replaced_file
 from verl_trgrpo.common.findings import InvalidInputError, Level, raise_invalid
+from verl_trgrpo.common.foreign import open_foreign
+from verl_trgrpo.common.secrets import environment_secrets
 from verl_trgrpo.common.text import from_here, show
 from verl_trgrpo.launch.driver import Driver
 from verl_trgrpo.launch.log import LogWatch, WorkerDiedError
@@ -43,6 +45,7 @@ from verl_trgrpo.runs.environment import (
     training_environment,
 )
 from verl_trgrpo.runs.health import judge
+from verl_trgrpo.runs.keys import flat
 from verl_trgrpo.runs.metrics import MetricsLog
 from verl_trgrpo.runs.overrides import chosen_value, quoted
 from verl_trgrpo.runs.records import read_record, write_record
@@ -229,6 +232,7 @@ def _train(
         raise KeyboardInterrupt(next_start(run.config, run_dir)) from interrupt
     finally:
         progress.close()
+        _mask(log_file, [os.environ.get(name, "") for name in environment_secrets(flat(run.config)).values()])
         last_step = _record_last_step(run_dir, log, first_step)
     if problem:
         next_time = next_start(run.config, run_dir)
@@ -241,6 +245,18 @@ def _train(
             note = f"veRL ended after step {last_step}, not {total_steps}: it filters long prompts, and stops after total_epochs"
             show(f"note: {note}", stream)
     return log_file
+
+
+def _mask(log_file: Path, secrets: Sequence[str]) -> None:
+    """Replace the values of variables with a secret's name, which veRL prints with its resolved configuration, by ``***``."""
+    values = [value.encode() for value in secrets if len(value) > 3]
+    if not values or not log_file.is_file():
+        return
+    with replaced_file(log_file) as temporary, open_foreign(log_file) as log, temporary.open("wb") as masked:
+        while line := log.readline(1 << 20):
+            for value in values:
+                line = line.replace(value, b"***")
+            masked.write(line)
 
 
 def _record_last_step(run_dir: Path, log: MetricsLog, first_step: int) -> int | None:
