@@ -124,6 +124,7 @@ READERS = {
     "evaluation/evaluate.py OmegaConf.from_dotlist": WORDS,
     "evaluation/options.py OmegaConf.from_dotlist": WORDS,
     "checks/unread.py safe_load": OWN,
+    "runs/keys.py safe_load": OWN,
     "checks/machine.py load_yaml": "the door",
     "common/foreign.py OmegaConf.load": "the door",
     "data/prompts.py load_yaml": "the door",
