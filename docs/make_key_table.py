@@ -1,4 +1,5 @@
-"""Write verl_trgrpo/checks/unread_keys.yaml: the keys of veRL's configuration that a trainer of the installed veRL never reads.
+"""Write verl_trgrpo/runs/verl_keys.yaml: which keys a trainer of the installed veRL never reads, and which it reads beside those
+that veRL's YAML files and dataclasses have.
 
     .venv/bin/python docs/make_key_table.py
 
@@ -7,6 +8,9 @@ names. Of these, a read of a key is an attribute, a subscript or a ``get`` whose
 before or behind anything that is not a section of the configuration: ``rollout_config.n`` may read ``rollout.n``, and
 ``self.config.actor.n`` does not. A value that is kept in an attribute which nothing reads is not read. So what the table lists is
 read nowhere, and what it does not list may be unread all the same.
+
+A name that is read and has no line in veRL's YAML files belongs to the section whose keys are read from the same variable: a
+function that takes ``prompt_key``, ``shuffle`` and ``cache_dir`` from its ``config`` reads ``data.cache_dir``.
 """
 
 from __future__ import annotations
@@ -23,8 +27,8 @@ from typing import Any
 
 from verl_trgrpo.runs.compose import verl_defaults
 from verl_trgrpo.runs.keys import flat
+from verl_trgrpo.runs.readers import BUILT, TABLE
 
-TABLE = Path(__file__).parents[1] / "verl_trgrpo" / "checks" / "unread_keys.yaml"
 # Entry point of each trainer, and the modules of others to which it leads only if another one is asked for.
 _V1, _OLDER = "verl.trainer.ppo.v1", "verl.trainer.main_ppo_v0"
 TRAINERS = {
@@ -42,6 +46,8 @@ HANDED_OVER = (
     "critic.fsdp.turbo_config.", "actor_rollout_ref.model.lora.", "critic.model.lora.",
 )  # fmt: skip
 _GETTERS = re.compile("get|attr|pop|select|annotate")
+# Names of variables that hold a section under another name than its own.
+_CONFIG = re.compile("config|cfg")
 _Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 
 
@@ -240,13 +246,10 @@ def unread_keys(source: Source, config: Mapping[str, Any]) -> dict[str, list[str
         config: its defaults, by dotted key.
     """
     sections = {part for key in config for part in key.split(".")[:-1]}
-    options = {str(value) for key, value in config.items() if key.endswith("_target_")}
     config = {**config, **dict.fromkeys(_fields(source, config))}
     found: dict[str, list[str]] = defaultdict(list)
-    for trainer, (entry, without) in TRAINERS.items():
-        entries = [entry, *(name for name in source.definitions if name.rpartition(".")[0] == entry)]
-        entries += [name for option in options for name in source.meant(option)]
-        read = reads(source, source.reached(entries, without))
+    for trainer in TRAINERS:
+        read = reads(source, _pieces_of(source, config, trainer))
         for key in config:
             *_, before, name = ["", *key.split(".")]
             behind = read.get(name, set())
@@ -254,6 +257,63 @@ def unread_keys(source: Source, config: Mapping[str, Any]) -> dict[str, list[str
                 continue
             found[key].append(trainer)
     return dict(found)
+
+
+def _pieces_of(source: Source, config: Mapping[str, Any], trainer: str) -> list[tuple[str, ast.AST]]:
+    """Return what a trainer leads to, the dataclasses of the configuration included."""
+    entry, without = TRAINERS[trainer]
+    entries = [entry, *(name for name in source.definitions if name.rpartition(".")[0] == entry)]
+    options = {str(value) for key, value in config.items() if key.endswith("_target_")}
+    return source.reached([*entries, *(name for option in options for name in source.meant(option))], without)
+
+
+def read_keys(source: Source, config: Mapping[str, Any]) -> dict[str, list[str]]:
+    """Return the names that veRL reads in a section beside those of its YAML and of its dataclass, by section ("" is the whole).
+
+    Those of the trainers behind ``verl.trainer.main_ppo``, with which runs are trained here.
+
+    Args:
+        source: of veRL.
+        config: its defaults, by dotted key.
+    """
+    sections: dict[str, set[str]] = defaultdict(set)
+    for key in [*config, *_fields(source, config)]:
+        parts = key.split(".")
+        for end, name in enumerate(parts):
+            sections[".".join(parts[:end])].add(name)
+    pieces = {id(node): (module, node) for each in ("v1", "older") for module, node in _pieces_of(source, config, each)}
+    found: dict[str, set[str]] = defaultdict(set)
+    for module, node in pieces.values():
+        for chain, names in _held(source, module, node).items():
+            votes = {section: len(names & known) for section, known in sections.items() if names & known}
+            of_most = [section for section, count in votes.items() if count == max(votes.values())]
+            of_name = [section for section in sections if f".{'.'.join(chain)}".endswith(f".{section}")]
+            for section in of_most if len(of_most) == 1 and _CONFIG.search(chain[-1]) else of_name:
+                if _CONFIG.search(".".join(chain)) and not section.startswith(BUILT):
+                    found[section] |= names - sections[section]
+    return {section: sorted(names) for section, names in sorted(found.items()) if names}
+
+
+def _held(source: Source, module: str, top: ast.AST) -> Mapping[tuple[str, ...], set[str]]:
+    """Return the names that a piece of source reads behind each variable, the names that it calls left out."""
+    held: dict[tuple[str, ...], set[str]] = defaultdict(set)
+    alien = {name for name, origin in source.names[module].items() if not origin.startswith("verl")}
+    called = {id(node.func) for node in ast.walk(top) if isinstance(node, ast.Call)}
+    assigned: dict[str, tuple[str, ...]] = {}  # names that a function gives to sections
+    for node in ast.walk(top):
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
+            value = node.value.values[0] if isinstance(node.value, ast.BoolOp) else node.value
+            assigned[node.targets[0].id] = _chain(value)
+    for node in ast.walk(top):
+        loads = isinstance(node, ast.Attribute | ast.Subscript) and isinstance(node.ctx, ast.Load)
+        if (loads and id(node) not in called) or isinstance(node, ast.Call):
+            chain = _chain(node)
+            if len(chain) > 1 and chain[0] not in alien and "?" not in chain and not chain[-1].startswith("_"):
+                section = assigned.get(chain[0], ())
+                held[(*(section if len(section) > 1 and "?" not in section else chain[:1]), *chain[1:-1])].add(
+                    chain[-1]
+                )
+    return held
 
 
 def _fields(source: Source, config: Mapping[str, Any]) -> Iterator[str]:
@@ -269,12 +329,18 @@ def _fields(source: Source, config: Mapping[str, Any]) -> Iterator[str]:
 def installed_table() -> str:
     """Return the table of the installed veRL as YAML."""
     [package] = importlib.util.find_spec("verl").submodule_search_locations  # found, not imported, which takes seconds
-    found = unread_keys(Source(Path(package)), flat(verl_defaults()))
+    source, defaults = Source(Path(package)), flat(verl_defaults())
     lines = [
-        "# Keys of veRL's configuration, and the trainers that never read them. Made by docs/make_key_table.py.",
+        "# Keys of veRL's configuration, and the trainers that never read them; and keys that veRL reads and has no line for.",
+        "# Made by docs/make_key_table.py.",
         f"verl: {importlib.metadata.version('verl')}",
         "unread:",
-        *(f"  {key}: [{', '.join(trainers)}]" for key, trainers in found.items()),
+        *(f"  {key}: [{', '.join(trainers)}]" for key, trainers in unread_keys(source, defaults).items()),
+        "read:",
+        *(
+            f"  {section or chr(34) * 2}: [{', '.join(names)}]"
+            for section, names in read_keys(source, defaults).items()
+        ),
     ]
     return "\n".join(lines) + "\n"
 

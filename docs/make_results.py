@@ -26,7 +26,7 @@ import re
 import sys
 import tarfile
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from statistics import fmean
@@ -36,17 +36,18 @@ import yaml
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from studies.chains import convergence, untuned
+from studies.chains import convergence, untuned, which_results
 from studies.chains import map as chains_map
-from studies.chains.effects import Effect, difference_text, effect, p_text, pooled
+from studies.chains.effects import Effect, difference_text, effect, p_text, pooled, unit_effect
 from studies.chains.reading import Records
 from studies.gradients import results as gradients_results
 from studies.update_effects import results as update_effects_results
 from verl_trgrpo.common.files import replaced_file, write_json, write_text
 from verl_trgrpo.common.text import count_of, markdown_table
+from verl_trgrpo.compare import budget
 from verl_trgrpo.compare.arms import Run, group_arms, read_runs
 from verl_trgrpo.compare.comparison import OUTCOME, TRAIN_ACCURACY, Comparison, compare_figures, compare_runs
-from verl_trgrpo.compare.statistics import equivalence_p_value
+from verl_trgrpo.compare.statistics import equivalence_p_value, paired_p_value
 from verl_trgrpo.compare.tables import comparison_tables, interval_text, markdown_tables
 from verl_trgrpo.compare.tables import difference_text as runs_text
 from verl_trgrpo.runs.metrics import GRAD_NORM, series
@@ -131,11 +132,11 @@ def recorded(name: str) -> tuple[list[Run], Figures, Comparison]:
         return runs, *compare_runs(ordered, study["baseline"], metric, study.get("primary", ""), study.get("margin"))
 
 
-def pairs(name: str, arm: str = "tr_grpo", baseline: str = "grpo") -> list[float]:
-    """Return the differences of final accuracies of a study, paired by seed."""
+def pairs(name: str, arm: str = "tr_grpo", baseline: str = "grpo") -> dict[int, float]:
+    """Return the differences of final accuracies of a study by seed."""
     _, figures, _ = recorded(name)
     own, base = figures[arm], figures[baseline]
-    return [own[seed][OUTCOME] - base[seed][OUTCOME] for seed in own if seed in base]
+    return {seed: own[seed][OUTCOME] - base[seed][OUTCOME] for seed in own if seed in base}
 
 
 def comparison(name: str) -> str:
@@ -265,41 +266,50 @@ def summary() -> str:
     lines, study = map_records()
     records, rows = convergence_records(), []
 
-    def row(where: str, what: str, found: Effect, seeds: str, sure: str = "") -> None:
+    def row(where: str, what: str, found: Effect, seeds: str, sure: str = "", units: Sequence[Any] = ()) -> None:
         seen = p_text(found.p) if found.p < 0.05 else f"not seen ({p_text(found.p)})"
-        rows.append([where, what, difference_text(found), seeds, sure or seen])
+        larger = difference_text(one := unit_effect(found.values, units), one.p) if units else "-"
+        rows.append([where, what, difference_text(found), seeds, sure or seen, larger])
 
     def chains(step: int, likely: bool, of: str = "held_out") -> Effect:
         own = [chain for chain in records.chains(*records.arms) if (chain[1] >= 0.5) == likely]
         return pooled([records.rates_effect(chain, step, of) for chain in own])
 
     where, (early, end) = "chains of tokens, exact accuracy", records.study["horizons"]
-    row(where, f"{early} steps; right decision likely at the start (0.5, 0.75)", chains(early, True), "4 chains x 200")
-    row(where, f"{early} steps; right decision rare (0.1)", chains(early, False), "2 chains x 200")
+    about = f"{early} steps; right decision likely at the start (0.5, 0.75)"
+    row(where, about, chains(early, True), "4 chains x 200", units=records.batches)
+    about = f"{early} steps; right decision rare (0.1)"
+    row(where, about, chains(early, False), "2 chains x 200", units=records.batches)
     several = chains_map.by_chain(chains_map.outcomes(lines, study), "adam", "tr_grpo", 4).values()
     row(where, f"{early} steps; four passes over each batch", pooled([one.effect for one in several]), "4 chains x 100")
     level = equivalence_p_value((likely := chains(end, True)).values, records.study["margin"]) or 0.0
-    row(where, f"{end} steps; right decision likely", likely, "4 chains x 200", f"equal within 0.01: {p_text(level)}")
+    sure = f"equal within 0.01: {p_text(level)}"
+    row(where, f"{end} steps; right decision likely", likely, "4 chains x 200", sure, records.batches)
     for of in ("held_out", "train"):
-        row(
-            where, f"{end} steps; right decision rare, {of.replace('_', ' ')}", chains(end, False, of), "2 chains x 200"
-        )
-    for right, step, prompts, found, p in untuned.declared_effects(chain_records("rare")):
+        about = f"{end} steps; right decision rare, {of.replace('_', ' ')}"
+        row(where, about, chains(end, False, of), "2 chains x 200", units=records.batches)
+    rare = chain_records("rare")
+    for right, step, prompts, found, p in untuned.declared_effects(rare):
         if step > end:
             about = f"{step} steps; right decision {right:g}, {prompts}"
-            row(where, about, found, "2 chains x 400", f"declared, corrected {p_text(p)}")
+            row(where, about, found, "2 chains x 400", f"declared, corrected {p_text(p)}", rare.batches)
     unseen = chain_records("pairs")
     if (own := unseen.chains(*unseen.arms)) == unseen.planned:
         found = pooled([unseen.rates_effect(chain, unseen.steps[-1], "new_first") for chain in own])
-        row(where, f"{unseen.steps[-1]} steps; pairs of digits never trained", found, f"{len(own)} chains x 200")
-    row("SmolLM2-135M, words of a kind", "60 steps, 0.35 to 0.8", effect(pairs("small_lm_categories")), "8")
-    words = effect([one for name in WORD_PROBLEMS for one in pairs(name)])
+        about = f"{unseen.steps[-1]} steps; pairs of digits never trained"
+        row(where, about, found, f"{len(own)} chains x 200", units=unseen.batches)
+    categories = effect([*pairs("small_lm_categories").values()])
+    row("SmolLM2-135M, words of a kind", "60 steps, 0.35 to 0.8", categories, "8")
+    seeds, values = zip(*(one for name in WORD_PROBLEMS for one in pairs(name).items()), strict=True)
     where = "SmolLM2-135M, word problems"
-    row(where, "12 steps, to 0.3; four settings together", words, f"{len(words.values)} pairs")
-    largest = effect(pairs("small_lm"))
-    sure = f"{p_text(largest.p)}, as the largest of four {p_text(min(1.0, 4 * largest.p))}"
-    row(where, "of these, the setting with the largest difference", largest, "6", sure)
-    published = effect(pairs("small_lm", "tr_grpo_published"))
+    about = f"{len(values)} pairs of {len(set(seeds))} seeds"
+    row(where, "12 steps, to 0.3; four settings together, pooled afterwards", effect(values), about, units=seeds)
+    largest = effect([*pairs("small_lm").values()])
+    flips = paired_p_value(largest.values) or 1.0
+    lower = f"lower with {sum(one < 0 for one in largest.values)} of {len(largest.values)}"
+    sure = f"declared, {p_text(flips)} by sign flips, {lower}; as the largest of four {p_text(min(1.0, 4 * flips))}"
+    row(where, "of these, the study with its own declared test", largest, "6", sure)
+    published = effect([*pairs("small_lm", "tr_grpo_published").values()])
     row(
         where,
         "published form: weights inside the clip, with a KL loss that GRPO lacks",
@@ -307,14 +317,29 @@ def summary() -> str:
         "6",
         "**do not use it**",
     )
-    return markdown_table(rows, ["where", "what", "accuracy, TR-GRPO minus GRPO", "seeds", "how sure"])
+    head = ["where", "what", "accuracy, TR-GRPO minus GRPO", "seeds", "how sure", "batches or seeds as units"]
+    return markdown_table(rows, head)
+
+
+def budgets() -> str:
+    """Return what one, three and six runs of each arm can choose and show, by the spread between runs."""
+    needed = budget.needed()
+    rows = []
+    for spread in (0.7, 1.0, budget.SPREAD, 3.0):
+        cells = [
+            f"{budget.chosen_share(n, spread=spread):.0%}, {budget.shown_share(n, spread=spread):.0%}"
+            for n in budget.BUDGETS
+        ]
+        rows.append([f"{spread:g}", *cells, str(budget.needed(spread=spread))])
+    head = ["spread between runs", *(f"{n} run{'s' * (n > 1)} each" for n in budget.BUDGETS), "pairs for a claim"]
+    return f"{markdown_table(rows, head)}\n\nWith a spread of {budget.SPREAD:g} a claim takes {needed} pairs of runs."
 
 
 def makers() -> dict[str, Callable[[], str]]:
     """Return what makes the text of each place on the pages."""
     lines, study = map_records()
     records, (runs, arms) = convergence_records(), effects_records()
-    places: dict[str, Callable[[], str]] = {"summary": summary, "tiny_models": tiny_models}
+    places: dict[str, Callable[[], str]] = {"summary": summary, "budgets": budgets, "tiny_models": tiny_models}
     places["small_lm_categories.training"] = training_table
     for table in ("groups", "path", "passing", "gaps", "rates", "worth"):
         places[f"convergence.{table}"] = functools.partial(getattr(convergence, f"{table}_table"), records)
@@ -325,8 +350,16 @@ def makers() -> dict[str, Callable[[], str]]:
         places[f"pairs.{part}"] = functools.partial(untuned.pairs_table, pairs_records, part)
     places |= {
         "rare.tests": functools.partial(untuned.rare_tests, rare),
+        "rare.units": functools.partial(untuned.rare_units, rare),
         "rare.path": functools.partial(untuned.rare_table, rare),
     }
+    which = which_results.Which.read(STUDIES / "chains")
+    places |= {f"which.{name}": functools.partial(make, which) for name, make in which_results.TABLES.items()}
+    places["which.stated"] = lambda: (
+        f"{origin(which.lines)}. {stated(which.study)}" if which.lines else stated(which.study)
+    )
+    diagnosis = json.loads((STUDIES / "chains" / "records" / "diagnosis.json").read_text())
+    places["which.diagnosis"] = functools.partial(which_results.diagnosis_table, which, diagnosis, records)
     for name, one in (("convergence", records), ("pairs", pairs_records), ("rare", rare)):
         places[f"{name}.stated"] = functools.partial(declared, one)
     for name in ("map", "pooled", "power", "sgd", "controls", "off_policy", "prediction"):

@@ -12,4 +12,5 @@ nodes=$(scontrol show hostnames "$SLURM_JOB_NODELIST")
 addresses=$(getent ahostsv4 "${nodes%%$'\n'*}")
 HEAD_IP=${addresses%% *}
 export HEAD_IP NNODES=$SLURM_NNODES
-srun bash -c 'NODE_RANK=$SLURM_NODEID exec bash recipes/run.sh "$@"' run "$@"
+# Since Slurm 22.05 srun does not take over the job's CPUs per task, and would give each node one
+srun --cpus-per-task="${SLURM_CPUS_PER_TASK:-64}" bash -c 'NODE_RANK=$SLURM_NODEID exec bash recipes/run.sh "$@"' run "$@"

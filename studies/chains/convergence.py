@@ -203,7 +203,8 @@ def passing_table(records: Records) -> str:
             base, found = effects[name][key]
             low, high = found.estimate.low, found.estimate.high
             places = max(digits, 1)
-            change = f"{found.estimate.mean:+.{places}f} [{low:+.{places}f}, {high:+.{places}f}] {p_text(p[name][key])}"
+            span = "" if low is None else f" [{low:+.{places}f}, {high:+.{places}f}]"
+            change = f"{found.estimate.mean:+.{places}f}{span} {p_text(p[name][key])}"
             cells += [f"{sum(base) / len(base):.{digits}f}", change]
         rows.append([*chain_text(key[0]), f"{key[1]:g}", str(len(effects["gap"][key][0])), *cells])
     names = ("step", "gap", "loss under noise, thousandths", "largest eigenvalue")

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from verl_trgrpo.common.files import replaced_file
-from verl_trgrpo.compare.statistics import Estimate, holm
+from verl_trgrpo.compare.statistics import LEVEL, Estimate, holm, mean_interval
 from verl_trgrpo.compare.tables import interval_text
 
 
@@ -26,9 +26,38 @@ def effect(differences: Sequence[float] | np.ndarray) -> Effect:
     from scipy import stats
 
     values = np.asarray(differences, dtype=float).tolist()
-    found = stats.ttest_1samp(values, 0.0)
-    low, high = found.confidence_interval()
-    return Effect(Estimate(sum(values) / len(values), float(low), float(high)), float(found.pvalue), values)
+    return Effect(mean_interval(values), float(stats.ttest_1samp(values, 0.0).pvalue), values)
+
+
+def unit_effect(differences: Sequence[float] | np.ndarray, units: Sequence[Hashable]) -> Effect:
+    """Return the effect with larger units: batches of starts that share an order of prompts, or seeds that several pairs share.
+
+    Args:
+        differences: one per seed or pair.
+        units: of each difference; the mean over those of one unit counts once.
+    """
+    values: dict[Hashable, list[float]] = {}
+    for unit, value in zip(units, differences, strict=True):
+        values.setdefault(unit, []).append(float(value))
+    return effect([sum(own) / len(own) for own in values.values()])
+
+
+def fieller(own: Sequence[float] | np.ndarray, whole: Sequence[float] | np.ndarray) -> Estimate:
+    """Return the ratio of two means of paired values with Fieller's 95 % interval; none where the interval is not bounded.
+
+    The interval holds all shares s for which the t test of own - s whole against 0 is not significant (Fieller 1954). It is not
+    bounded where the mean of `whole` itself cannot be told from 0.
+    """
+    from scipy import stats
+
+    pairs = np.array([own, whole], dtype=float)
+    n, (x, y) = pairs.shape[1], pairs.mean(1)
+    errors = np.cov(pairs) / n * stats.t.ppf((1 + LEVEL) / 2, n - 1) ** 2
+    square, linear, constant = y * y - errors[1, 1], x * y - errors[0, 1], x * x - errors[0, 0]
+    if square <= 0:
+        return Estimate(float(x / y))
+    half = max(linear * linear - square * constant, 0.0) ** 0.5
+    return Estimate(float(x / y), float((linear - half) / square), float((linear + half) / square))
 
 
 def corrected(p_values: Mapping[Any, float], tests: int) -> dict[Any, float]:
@@ -44,10 +73,10 @@ def p_text(p: float) -> str:
 
 def difference_text(found: Effect, p: float | None = None) -> str:
     """Return a difference with its interval, and a p-value if there is one."""
-    values = (found.estimate.mean, found.estimate.low or 0.0, found.estimate.high or 0.0)
+    mean, low, high = vars(found.estimate).values()
     text = interval_text(found.estimate, "+")
-    if max(map(abs, values)) < 1e-3:  # four places rather than an exponent
-        text = "{:+.4f} [{:+.4f}, {:+.4f}]".format(*values)
+    if low is not None and max(map(abs, (mean, low, high))) < 1e-3:  # four places rather than an exponent
+        text = f"{mean:+.4f} [{low:+.4f}, {high:+.4f}]"
     return text + ("" if p is None else f" {p_text(p)}")
 
 

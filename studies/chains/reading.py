@@ -70,6 +70,12 @@ class Records:
         needed = [self.best(chain, arm, one) for one in horizons] if horizons else self.study["rates"][chain[1]]
         return all(rate in self.rates(chain, arm) for rate in needed)
 
+    @property
+    def batches(self) -> list[int]:
+        """Return the batch of starts of each seed that counts; policies of one share the order of prompts of their fit."""
+        batches, seeds = self.study["calls"]["counting"]
+        return [batch for batch in range(batches) for _ in range(seeds)]
+
     def line(self, chain: Chain, arm: str, rate: float) -> Mapping[str, Any]:
         """Return what was counted at a rate."""
         return self.lines["counting", chain, arm, (rate,)]

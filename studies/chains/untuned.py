@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from studies.chains.effects import Effect, corrected, difference_text, effect, failures_text, p_text
+from studies.chains.effects import Effect, corrected, difference_text, effect, failures_text, p_text, unit_effect
 from studies.chains.reading import CHAIN_HEAD, Chain, Records, chain_text
 from verl_trgrpo.common.text import markdown_table
 from verl_trgrpo.compare.statistics import equivalence_p_value
@@ -152,6 +152,24 @@ def rare_tests(records: Records) -> str:
         rows.append([names[right, step], f"{right:g}", str(step), prompts, *cells])
     head = ["", "right at the start", "steps", "prompts", "TR-GRPO minus GRPO", f"equal within {margin:g}",
             "ratio of failures", "within 0.8 to 1.25"]  # fmt: skip
+    return markdown_table(rows, head) if rows else NOTHING
+
+
+def rare_units(records: Records) -> str:
+    """Return differences after the last step by chain beside their mean, with seeds and batches as units; not corrected."""
+    rows, end = [], records.steps[-1]
+    for right, chains in groups(records).items():
+        for of in ("held_out", "train"):
+            found = {f"{chain[0]} fillers": np.subtract(*means(records, [chain], end, of)) for chain in chains}
+            every = {"mean": np.mean([*found.values()], 0), **found}
+            if len(chains) == 2:
+                (first, own), (second, other) = found.items()
+                every[f"{second} minus {first}"] = other - own
+            for name, values in every.items():
+                texts = [difference_text(one, one.p) for one in (effect(values), unit_effect(values, records.batches))]
+                rows.append([f"{right:g}", of.replace("_", " "), name, *texts])
+    head = ["right at the start", "prompts", "chains", "TR-GRPO minus GRPO, seeds as units",
+            f"{len(set(records.batches))} batches as units"]  # fmt: skip
     return markdown_table(rows, head) if rows else NOTHING
 
 

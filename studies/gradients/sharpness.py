@@ -92,7 +92,7 @@ def analyze_sharpness(
         advantages = torch.cat([torch.full(row.response.shape, row.advantage).to(old) for row in rows])
         return -(advantages * torch.exp(rollout_log_probs(model, rows) - old)).mean()
 
-    return measure_sharpness(surrogate, batches, list(model.parameters()), options.radius, options.seed, progress)
+    return measure_sharpness(surrogate, batches, list(model.parameters()), options.radius, progress)
 
 
 def measure_sharpness(
@@ -100,13 +100,12 @@ def measure_sharpness(
     batches: Sequence[Any],
     parameters: Sequence[torch.Tensor],
     relative_radii: Sequence[float],
-    seed: int = 0,
     progress: Progress = no_progress,
 ) -> list[Sharpness]:
     """Measure how a loss rises around the parameters, which are restored to the bit.
 
     The loss of a batch must be deterministic and depend on no other parameters. The lengths of the perturbations are
-    `relative_radii`, above 0, times the norm of the parameters; `seed` is that of the intervals. Returns one result for each.
+    `relative_radii`, above 0, times the norm of the parameters. Returns one result for each.
     """
     start = [parameter.detach().clone() for parameter in parameters]
     radii = [radius * _norm(start) for radius in relative_radii]
@@ -126,11 +125,9 @@ def measure_sharpness(
                     parameter.copy_(before)
     return [
         Sharpness(
-            gradient_norm=mean_interval(norms, seed=seed),
-            sam_rise=mean_interval(found, seed=seed),
-            sam_curvature=mean_interval(
-                [rise - radius * norm for rise, norm in zip(found, norms, strict=True)], seed=seed
-            ),
+            gradient_norm=mean_interval(norms),
+            sam_rise=mean_interval(found),
+            sam_curvature=mean_interval([rise - radius * norm for rise, norm in zip(found, norms, strict=True)]),
             radius=radius,
         )
         for radius, found in zip(radii, rises, strict=True)

@@ -103,7 +103,7 @@ def test_a_recipe_that_is_not_yaml_is_one_line_with_the_place(tmp_path, capsys, 
 def test_missing_files_are_named_before_anything_heavy_is_imported(tmp_path):
     program = (
         "import sys\nfrom verl_trgrpo.cli.main import main\nfrom verl_trgrpo.checks import check as checks\n"
-        "def check(*_):\n"
+        "def check(*_, **__):\n"
         "    assert not {'torch', 'verl', 'transformers', 'pyarrow'} & sys.modules.keys()\n    sys.exit(7)\n"
         f"checks.check = check\nsys.exit(main(['validate', {PUZZLES!r}]))"
     )

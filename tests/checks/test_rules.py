@@ -57,6 +57,16 @@ CASES = {
     ),
     "dynamic_batches_differ": ([f"{ACTOR}.use_dynamic_bsz=true", f"{ROLLOUT}.log_prob_use_dynamic_bsz=false"],
      f"{ROLLOUT}.log_prob_use_dynamic_bsz", ERROR, "use_dynamic_bsz=true"),
+    "padded_micro_batches": (
+        [f"{ACTOR}.use_dynamic_bsz=true", f"{ROLLOUT}.log_prob_use_dynamic_bsz=true", "trainer.device=cuda",
+         "actor_rollout_ref.model.use_remove_padding=false"],
+        f"{ACTOR}.use_dynamic_bsz", WARNING, "ppo_micro_batch_size_per_gpu=1",
+    ),
+    "loads_what_is_not_saved": (
+        ["trainer.save_freq=1", f"{ACTOR}.checkpoint.save_contents=[model]",
+         f"{ACTOR}.checkpoint.load_contents=[model,optimizer]"],
+        f"{ACTOR}.checkpoint.load_contents", ERROR, "load_contents=[model],",
+    ),
     "attention_of_parts": (
         [f"{ACTOR}.ulysses_sequence_parallel_size=2", "+actor_rollout_ref.model.override_config.attn_implementation=sdpa"],
         f"{ACTOR}.ulysses_sequence_parallel_size", ERROR, "attn_implementation=sdpa",

@@ -17,22 +17,25 @@ from verl_trgrpo.compare.statistics import (
     mean_interval,
     paired_p_value,
     pass_at_k,
+    prompts_interval,
 )
 
 
-def test_few_values_have_the_t_interval():
-    half = 4.302652729749464 * math.sqrt(7 / 3) / math.sqrt(3)  # tabulated quantile, standard deviation of 1, 2, 4
-    assert mean_interval([1.0, 2.0, 4.0]) == Estimate(
-        pytest.approx(7 / 3), pytest.approx(7 / 3 - half), pytest.approx(7 / 3 + half)
+@pytest.mark.parametrize(("n", "quantile"), [(3, 4.302653), (6, 2.570582), (30, 2.045230)])
+def test_units_have_the_t_interval(n, quantile):
+    values = np.random.default_rng(n).normal(3.0, 2.0, n)
+    half = quantile * math.sqrt(((values - values.mean()) ** 2).sum() / (n - 1)) / math.sqrt(n)
+    assert mean_interval(values.tolist()) == Estimate(
+        pytest.approx(values.mean()), pytest.approx(values.mean() - half), pytest.approx(values.mean() + half)
     )
 
 
 @pytest.mark.parametrize("n", [5, 30])
-def test_more_values_have_the_bootstrap_interval_with_expanded_percentiles(n):
+def test_prompts_have_the_bootstrap_interval_with_expanded_percentiles(n):
     values = np.random.default_rng(n).normal(3.0, 2.0, n)
     tail = stats.norm.cdf(-math.sqrt(n / (n - 1)) * stats.t.ppf(0.975, n - 1))
     means = values[np.random.default_rng(7).integers(0, n, (100_000, n))].mean(axis=1)
-    found = mean_interval(values.tolist())
+    found = prompts_interval(values.tolist())
     width = found.high - found.low
     assert found.mean == pytest.approx(values.mean())
     assert [found.low, found.high] == pytest.approx(np.quantile(means, [tail, 1 - tail]), abs=0.05 * width)
@@ -41,7 +44,7 @@ def test_more_values_have_the_bootstrap_interval_with_expanded_percentiles(n):
 def test_groups_count_equally_and_values_are_drawn_within_them():
     rng = np.random.default_rng(0)
     groups = [rng.integers(0, 2, size).astype(float).tolist() for size in (40, 400)]
-    found = mean_interval(*groups, seed=5)
+    found = prompts_interval(*groups, seed=5)
     assert found.mean == pytest.approx(np.mean([np.mean(values) for values in groups]))
     deviation = math.sqrt(sum(np.var(values) / len(values) for values in groups)) / 2
     assert found.high - found.low == pytest.approx(2 * 1.96 * deviation, rel=0.1)
@@ -51,13 +54,18 @@ def test_groups_count_equally_and_values_are_drawn_within_them():
     "groups", [[[0.5]], [[0.5, 0.5, 0.5]], [[0.25] * 30], [[0.1 + 0.2, 0.3]], [[1.0, 1.0], [0.0]], [[0.0, 1.0], [1.0]]]
 )
 def test_no_interval_where_nothing_tells_how_far_off_the_mean_is(groups):
-    assert mean_interval(*groups) == Estimate(pytest.approx(np.mean([np.mean(group) for group in groups])))
+    expected = Estimate(pytest.approx(np.mean([np.mean(group) for group in groups])))
+    assert prompts_interval(*groups) == expected
+    assert len(groups) > 1 or mean_interval(*groups) == expected
 
 
 @pytest.mark.parametrize("groups", [[], [[]], [[0.1, math.nan]], [[math.inf]], [[1.0], []]])
 def test_values_without_a_mean_are_refused(groups):
     with pytest.raises(ValueError, match="all finite"):
-        mean_interval(*groups)
+        prompts_interval(*groups)
+    if len(groups) == 1:
+        with pytest.raises(ValueError, match="all finite"):
+            mean_interval(*groups)
 
 
 def sign_flip_p_value(differences):

@@ -146,7 +146,7 @@ QUANTITIES = (
     r"V_{\text{max}}", r"x_{\min}", "AB", "ABCD",
     r"\angle ABC",
     r"\frac{dy}{dx}",
-    r"\overline{AB}", r"\operatorname{Area}", r"\mathrm{E}[X]", "2k+3", r"\lim_{x\to 0} f(x)", r"\vec{v}",
+    r"\overline{AB}", r"\operatorname{Area}", r"\mathrm{E}[X]", r"\lim_{x\to 0} f(x)", r"\vec{v}",
 )  # fmt: skip
 
 

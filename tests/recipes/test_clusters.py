@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from packaging.version import Version
 
 from tests.waiting import HANGS
 from verl_trgrpo.runs.compose import compose
@@ -23,7 +24,8 @@ def repository(tmp_path):
     programs = {
         "bin/scontrol": 'printf "node-a\\nnode-b\\n"',
         "bin/getent": '[ "$*" = "ahostsv4 node-a" ] && echo "10.0.0.7 STREAM node-a"',
-        "bin/srun": 'for rank in 0 1; do SLURM_NODEID=$rank "$@"; done',
+        # Slurm 22.05 and later: a step has one CPU unless its own option says more
+        "bin/srun": '[[ $1 == --cpus-per-task=32 ]] && shift || exit 1; for rank in 0 1; do SLURM_NODEID=$rank "$@"; done',
         "recipes/run.sh": 'printf "%s\\n" "$NNODES" "$NODE_RANK" "$HEAD_IP" "$@" >> calls',
         ".venv/bin/activate": "",
     }
@@ -44,7 +46,7 @@ def calls(repository, command, **variables):
 @pytest.mark.parametrize("words", [[], ["search_qa/qwen2.5-3b", "algorithm=grpo", "trainer.experiment_name=a b"]])
 def test_slurm_starts_each_node_with_its_rank(repository, words):
     given = words or ["deepscaler/qwen2.5-7b", "algorithm=tr_grpo"]
-    variables = {"SLURM_NNODES": "2", "SLURM_JOB_NODELIST": "node-[a-b]"}
+    variables = {"SLURM_NNODES": "2", "SLURM_JOB_NODELIST": "node-[a-b]", "SLURM_CPUS_PER_TASK": "32"}
     found = calls(repository, ["bash", str(FOLDER / "slurm.sh"), *words], **variables)
     assert found == ["2", "0", "10.0.0.7", *given, "2", "1", "10.0.0.7", *given]
 
@@ -59,6 +61,14 @@ def test_skypilot_starts_a_node_with_its_rank(repository):
 def test_skypilot_s_fields_are_of_its_format():
     known = {"name", "workdir", "num_nodes", "resources", "envs", "secrets", "file_mounts", "setup", "run"}
     assert SKYPILOT.keys() <= known and (ROOT / f"recipes/{SKYPILOT['envs']['RECIPE']}.yaml").is_file()
+
+
+def test_kuberay_s_operator_gets_the_version_of_ray_that_its_token_needs():
+    """KubeRay's validation refuses ``authOptions`` without a version, or with one before 2.52."""
+    cluster = KUBERAY["spec"]["rayClusterSpec"]
+    [locked] = re.findall(r"^ray(?:\[.*\])?==(\S+)", (ROOT / "requirements/cpu.txt").read_text(), re.MULTILINE)
+    assert cluster["authOptions"] == {"mode": "token"}
+    assert cluster["rayVersion"] == locked and Version(locked) >= Version("2.52")
 
 
 def test_kuberay_s_machines_are_those_of_the_run():

@@ -49,6 +49,10 @@ def test_without_flash_attention_sequences_are_padded():
     assert (settings.override_config.attn_implementation, settings.use_remove_padding) == ("sdpa", False)
     stock = compose("ppo_trainer", [*STOCK, "+algorithm=tr_grpo"], platform="sdpa").config.actor_rollout_ref.model
     assert stock.override_config == settings.override_config
+    run = compose(overrides=["algorithm=dapo", "critic.enable=true"], platform="sdpa").config
+    sections = (run.actor_rollout_ref.actor, run.actor_rollout_ref.rollout, run.actor_rollout_ref.ref, run.critic)
+    sizes = [value for each in sections for key, value in each.items() if key.endswith(("dynamic_bsz", "size_per_gpu"))]
+    assert len(sizes) == 9 and all(value is False or value == 1 for value in sizes)  # one response is not padded
     own = "actor_rollout_ref.model.override_config.attn_implementation=eager"
     assert compose(overrides=[own], platform="sdpa").config.actor_rollout_ref.model.override_config == {
         "attn_implementation": "eager"

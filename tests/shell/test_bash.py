@@ -61,7 +61,7 @@ def words_of_bash(script, *arguments, folder):
     out.write_bytes(b"")
     command = ["bash", "-c", f"{HANDLER}\n{script}\n", "/s.sh", *arguments]
     subprocess.run(
-        command, env={"HOME": "/h", "PATH": "/usr/bin:/bin", "OUT": str(out)}, capture_output=True, timeout=60
+        command, env={"HOME": "/h", "PATH": "/usr/bin:/bin", "OUT": str(out)}, capture_output=True, timeout=600
     )
     calls = out.read_text().split("END\0")[:-1]
     return [call.split("\0")[:-1] for call in calls]

@@ -1,14 +1,20 @@
 """Rules that choose tokens, and policies that are transformers: each against a closed form or an enumeration."""
 
 import json
+import lzma
 import math
+import re
 import sys
 
+import numpy as np
 import pytest
 import torch
 import yaml
+from scipy import stats
 
 from studies.chains import chains, rules, transformer, which_tokens
+from studies.chains.effects import fieller, unit_effect
+from tests.scripts import ROOT
 
 SEEDS = 2
 CHAIN = chains.Chain(fillers=10, right=0.5)
@@ -163,3 +169,50 @@ def test_the_study_goes_on_where_it_stopped(tmp_path, monkeypatch):
     for line in (*lines, *again):
         del line["cpu_seconds"]
     assert again == lines
+
+
+def test_fieller_s_interval_holds_the_shares_that_a_t_test_does_not_refuse():
+    rng = np.random.default_rng(1)
+    whole = rng.normal(0.08, 0.05, 60)
+    own = 0.4 * whole + rng.normal(0, 0.04, 60)
+    found = fieller(own, whole)
+    grid = np.linspace(-1, 2, 3001)
+    kept = [share for share in grid if stats.ttest_1samp(own - share * whole, 0).pvalue >= 0.05]
+    assert found.mean == pytest.approx(own.mean() / whole.mean())
+    assert [found.low, found.high] == pytest.approx([min(kept), max(kept)], abs=0.002)
+    assert fieller(own, whole - whole.mean()).low is None
+
+
+def test_units_count_once():
+    values = [0.1, 0.3, -0.2, 0.0, 0.5, 0.1]
+    one = unit_effect(values, [1, 1, 2, 2, 2, 3])
+    means = [0.2, 0.1, 0.1]
+    assert one.values == pytest.approx(means) and one.p == pytest.approx(stats.ttest_1samp(means, 0).pvalue)
+
+
+def test_shares_on_the_page_are_those_of_the_records():
+    """By grid search over the t test, from the raw lines."""
+    lines = lzma.decompress((which_tokens.HERE / "records" / "which_tokens.jsonl.xz").read_bytes()).splitlines()
+    counted = {}
+    for one in map(json.loads, lines):
+        if (one["network"], one["part"], one["horizon"]) == ("hidden_layer", "counting", 320):
+            key = (one["right"], one["fillers"], one["arm"])
+            counted[key] = np.array(one["held_out"][one["steps"].index(320)]) / 1e4
+    page = (ROOT / "docs" / "results" / "which_tokens.md").read_text()
+    text = re.search(r"which.hidden_layer_320: begin -->(.*?)<!--", page, re.DOTALL)[1]
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in text.strip().splitlines()][2:]
+    seen = 0
+    for right, fillers, arm, _, difference, share, *_ in rows:
+        chain = (float(right), int(fillers))
+        if arm.endswith("_4") or "oracle" in arm or "%" not in share:
+            continue
+        own = counted[(*chain, arm)] - counted[(*chain, "grpo")]
+        whole = counted[(*chain, "oracle")] - counted[(*chain, "grpo")]
+        assert float(difference.split()[0]) == pytest.approx(own.mean(), abs=5.1e-4)
+        mean, low, high = (float(one) / 100 for one in re.findall(r"-?\d+", share))
+        assert mean == pytest.approx(own.mean() / whole.mean(), abs=0.0051)
+        for edge in (low, high):
+            p = [stats.ttest_1samp(own - (edge + step) * whole, 0).pvalue for step in (-0.006, 0.006)]
+            assert min(p) < 0.05 < max(p)
+        seen += 1
+    assert seen >= 4

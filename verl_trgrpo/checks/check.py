@@ -10,7 +10,7 @@ from typing import Any
 from omegaconf import DictConfig
 
 from verl_trgrpo.checks.files import missing_files, model_findings, module_findings
-from verl_trgrpo.checks.settings import key_findings, located, section_findings, type_findings
+from verl_trgrpo.checks.settings import key_findings, section_findings, type_findings
 from verl_trgrpo.checks.view import RunView
 from verl_trgrpo.common.findings import Finding, Level
 from verl_trgrpo.common.secrets import environment_secrets
@@ -18,6 +18,7 @@ from verl_trgrpo.common.text import count_of
 from verl_trgrpo.data.prompts import own_agent_loops
 from verl_trgrpo.runs.compose import ComposedRun, changed_values, resolved, verl_defaults
 from verl_trgrpo.runs.keys import LOSS, flat
+from verl_trgrpo.runs.readers import located
 
 Check = Callable[[RunView], list[Finding]]
 """Takes the view of a run and returns what it finds."""
@@ -32,12 +33,14 @@ class CheckReport:
         findings: errors, warnings and what was not checked, in this order.
         total_steps: of the run, at most; None if there are errors or the training files are not on this machine.
         first_prompt: the first training prompt as the model will see it, for the record of a run; None where it is not known.
+        memory: lines of the memory plan; none where the errors come first.
     """
 
     config: DictConfig
     findings: tuple[Finding, ...]
     total_steps: int | None
     first_prompt: dict[str, Any] | None = field(default=None, compare=False)
+    memory: tuple[str, ...] = field(default=(), compare=False)
 
     def messages(self, level: Level) -> list[str]:
         """Return the messages of one level."""
@@ -64,14 +67,15 @@ class CheckReport:
         return "\n".join([*lines, f"{summary}, {count_of(warnings, 'warning')}, {unchecked} not checked"])
 
     def details_text(self) -> str:
-        """Return where the configuration differs from veRL's own defaults, and the number of steps."""
+        """Return where the configuration differs from veRL's own defaults, the number of steps, and the memory plan."""
         defaults = verl_defaults()
         written, lines = flat(defaults), []
         for key, value in changed_values(self.config, defaults).items():
             default = f"  (veRL: {resolved(defaults, key, written[key])})" if key in written else ""
             lines.append(f"{key}: {value}{default}")
         steps = f"steps: {self.total_steps or 'unknown'}"
-        return "\n".join(["differences from veRL's defaults", *lines, "", steps])
+        memory = self.memory or ("memory plan: not known (the errors come first)",)
+        return "\n".join(["differences from veRL's defaults", *lines, "", steps, "", *memory])
 
 
 def early_findings(run: ComposedRun, need_files: bool = True) -> list[Finding]:
@@ -79,7 +83,7 @@ def early_findings(run: ComposedRun, need_files: bool = True) -> list[Finding]:
     return [*module_findings(), *without_repeats(section_findings, missing_files)(RunView(run, need_files))]
 
 
-def check(run: ComposedRun, need_files: bool = True, trains: bool = False) -> CheckReport:
+def check(run: ComposedRun, need_files: bool = True, trains: bool = False, gpu_gb: float | None = None) -> CheckReport:
     """Check a run in stages; a stage with errors ends the check, because later ones rely on it.
 
     All findings of a stage are reported at once. Missing data and models end no stage: later ones do without. Imports veRL,
@@ -89,8 +93,9 @@ def check(run: ComposedRun, need_files: bool = True, trains: bool = False) -> Ch
         run: the composed run.
         need_files: report missing data and models as "not checked" if False.
         trains: this machine trains, so that what it lacks is an error, and a Ray cluster and what agent loops need is asked once.
+        gpu_gb: GB of a card, as in its name; None for this machine's.
     """
-    view, findings = RunView(run, need_files, trains), list[Finding]()
+    view, findings = RunView(run, need_files, trains, gpu_gb), list[Finding]()
     if problems := module_findings():  # veRL cannot be imported
         return CheckReport(run.config, tuple(problems), None)
     without = missing_files(RunView(run, need_files=False))
@@ -101,11 +106,12 @@ def check(run: ComposedRun, need_files: bool = True, trains: bool = False) -> Ch
         else:
             findings += [each for run_check in checks for each in run_check(view)]
     findings.sort(key=lambda each: [*Level].index(each.level))
+    memory = tuple(view.memory.lines()) if "memory" in vars(view) else ()
     if any(each.level is Level.ERROR for each in findings):
-        return CheckReport(run.config, tuple(findings), None)
+        return CheckReport(run.config, tuple(findings), None, memory=memory)
     from verl_trgrpo.checks.data_files import first_prompt
 
-    return CheckReport(run.config, tuple(findings), view.steps, first_prompt(view))
+    return CheckReport(run.config, tuple(findings), view.steps, first_prompt(view), memory)
 
 
 def _stages() -> dict[str, tuple[Check, ...]]:
@@ -115,6 +121,7 @@ def _stages() -> dict[str, tuple[Check, ...]]:
     from verl_trgrpo.checks.algorithm import drift_findings, loss_findings
     from verl_trgrpo.checks.data_files import data_findings, length_findings, loop_setting_findings
     from verl_trgrpo.checks.machine import machine_findings, own_code_findings
+    from verl_trgrpo.checks.memory import memory_findings
     from verl_trgrpo.checks.resume import resume_findings
     from verl_trgrpo.checks.rules import RULES
     from verl_trgrpo.checks.sizes import LENGTHS, SIZES, head_findings, micro_batch_findings, token_findings
@@ -131,6 +138,7 @@ def _stages() -> dict[str, tuple[Check, ...]]:
         "veRL's dataclasses": (verl_findings,),
         "rules between settings": (
             without_repeats(rules, switches, unread_findings), sizes, micro_batch_findings, head_findings, token_findings,
+            memory_findings,
             machine_findings, loop_setting_findings, length_findings, loss_findings, drift_findings, own_code_findings,
             resume_findings, own_findings, secret_findings,
         ),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import re
 from collections.abc import Iterator
+from glob import has_magic
 from pathlib import Path
 
 from omegaconf import ListConfig
@@ -49,6 +50,8 @@ def missing_files(view: RunView) -> list[Finding]:
                 findings.append(Finding.error(key, f"{key}={path}: is a directory; name the Parquet files in it"))
             elif not path.is_file():
                 message = f"{key}={path}: does not exist; build the file (docs/data.md), or correct the path"
+                if has_magic(str(path)):
+                    message = f"{key}={path}: no file matches this pattern; correct the pattern"
                 findings.append(Finding(level, key, message))
     to_model = "set {0} to a model directory or a hub name"
     fixes = {MODEL_PATH: to_model, TOKENIZER: "correct the path, or remove {0}"}

@@ -109,6 +109,17 @@ RULES = {
     "dynamic_batches_differ": Rule(
         "rollout.log_prob_use_dynamic_bsz", "rollout.log_prob_use_dynamic_bsz == actor.use_dynamic_bsz",
         "both must be equal; set <rollout.log_prob_use_dynamic_bsz>={= actor.use_dynamic_bsz}", asked="True"),
+    "padded_micro_batches": _Warning(
+        "actor.use_dynamic_bsz", "model.use_remove_padding or trainer.device == 'cpu'",
+        "micro-batches are cut by tokens without padding, and each is padded to its longest sequence, to several times "
+        "{actor.ppo_max_token_len_per_gpu}; set <actor.use_dynamic_bsz>=false <actor.ppo_micro_batch_size_per_gpu>=1 "
+        "<rollout.log_prob_use_dynamic_bsz>=false <rollout.log_prob_micro_batch_size_per_gpu>=1 "
+        "<ref.log_prob_use_dynamic_bsz>=false <ref.log_prob_micro_batch_size_per_gpu>=1"),
+    "loads_what_is_not_saved": Rule(
+        "actor.checkpoint.load_contents", "{*actor.checkpoint.load_contents} <= {*actor.checkpoint.save_contents}",
+        "a checkpoint has {actor.checkpoint.save_contents} alone, so a run that resumes fails; set "
+        "<actor.checkpoint.load_contents>={= actor.checkpoint.save_contents}, or save what is loaded",
+        asked="trainer.resume_mode != 'disable' and trainer.save_freq > 0 and actor.checkpoint.load_contents"),
     "attention_of_parts": Rule(
         "actor.ulysses_sequence_parallel_size", "model.override_config.attn_implementation in (None, 'flash_attention_2')",
         "this attention does not split sequences, so the loss would silently be wrong; set "

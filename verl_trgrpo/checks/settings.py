@@ -1,18 +1,15 @@
-"""Check each setting by itself: sections, deleted, unknown and unread keys, types, ranges, and names that veRL must know.
-
-Sections and keys are checked without veRL and torch, unless an unknown key may be a field of one of veRL's dataclasses.
-"""
+"""Check each setting by itself: sections, deleted keys, keys without a reader, types, ranges, and names that veRL must know."""
 
 from __future__ import annotations
 
 import importlib
+import importlib.metadata
 import math
-import pydoc
 from collections.abc import Iterator, Sequence
-from dataclasses import fields, is_dataclass
+from dataclasses import replace
 from fnmatch import fnmatch
 from functools import cache
-from typing import Annotated, Any, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, get_origin
 
 from annotated_types import Ge, Gt, Le, Lt, MinLen
 from omegaconf import DictConfig, ListConfig, OmegaConf
@@ -22,7 +19,7 @@ from pydantic import TypeAdapter, ValidationError
 from verl_trgrpo.checks.tables import full
 from verl_trgrpo.checks.view import OWN_MANAGER, RunView
 from verl_trgrpo.common.findings import Finding, Level
-from verl_trgrpo.common.text import as_plain_yaml, as_yaml, did_you_mean, nearest
+from verl_trgrpo.common.text import as_plain_yaml, as_yaml, did_you_mean
 from verl_trgrpo.data.prompts import TOOLS
 from verl_trgrpo.runs.compose import group_names
 from verl_trgrpo.runs.keys import (
@@ -37,10 +34,17 @@ from verl_trgrpo.runs.keys import (
     selected,
 )
 from verl_trgrpo.runs.overrides import can_be_added
-from verl_trgrpo.tasks.registry import known_agent_loops
+from verl_trgrpo.runs.readers import (
+    Unread,
+    dataclass_in,
+    hints_of,
+    is_section,
+    key_table,
+    located,
+    node_of,
+    unread_keys,
+)
 
-# A section that takes any key.
-_CUSTOM = "actor_rollout_ref.rollout.custom"
 _Text = Annotated[str, MinLen(1)]
 _Files = _Text | list[_Text] | None  # that some are named is checked with the files
 _Count = Annotated[int, Ge(1)]
@@ -139,52 +143,45 @@ def _replaced_sections(node: DictConfig, defaults: DictConfig, prefix: str) -> I
 
 
 def key_findings(view: RunView) -> list[Finding]:
-    """Check for keys that are unknown, or that veRL does not read.
+    """Check for keys without a reader (see `runs.readers`), and for keys of older releases that have moved.
 
-    Known are the keys of the run's defaults, the fields of the dataclasses that it names, and everything below a key that is
-    empty or null there. Keys that were added on the command line with a plus are not reported.
+    A key without a reader is an error where the run would fail, or where nothing says that it was added on purpose: a plus on
+    the command line, or a file that ``--cfg job`` printed, into which Hydra let nothing else.
     """
     groups = group_names(view.run.choices)
-    added = [key for key in view.run.added if can_be_added(view.defaults, key, groups)]
-    unknown = [
-        (key, names)
-        for key, names in _unknown_keys(view.config, view.defaults, "")
-        if key != MANAGER_OPTIONS and not any(f"{each}.".startswith(f"{key}.") for each in added)
-    ]
-    places = [key for key in flat(view.defaults) if key.partition(".")[0] not in OLD_SECTIONS] if unknown else []
+    places = [key for key in flat(view.defaults) if key.partition(".")[0] not in OLD_SECTIONS]
     places += [group for group in groups if "@" not in group]
-    plus = {
-        key: f" (+{key}=... on the command line adds it)"
-        for key, _ in unknown
-        if can_be_added(view.defaults, key, groups)
-    }
-    findings = [_unknown_finding(key, names, places, plus.get(key, "")) for key, names in unknown]
-    below = tuple(f"{key}." for key, _ in unknown)
-    return findings + [
-        each for each in _unread_findings(view.config, view.defaults) if not each.where.startswith(below)
-    ]
+    moved, findings = _moved_findings(view.config, view.defaults), list[Finding]()
+    for each in unread_keys(view.config, view.defaults):
+        added = view.run.is_job or any(f"{key}.".startswith(f"{each.key}.") for key in view.run.added)
+        on_purpose = added and can_be_added(view.defaults, each.key, groups)
+        old = [found for found in moved if not each.fails and found.where.startswith(f"{each.key}.")]
+        findings += [replace(found, level=found.level if on_purpose else Level.ERROR) for found in old]
+        if not old:
+            findings.append(_unread_finding(each, places, on_purpose))
+    below = tuple(f"{each.where}." for each in findings)
+    return findings + [each for each in moved if not f"{each.where}.".startswith(below)]
 
 
-def _unknown_keys(node: DictConfig, defaults: DictConfig, prefix: str) -> Iterator[tuple[str, set[str]]]:
-    """Yield the unknown keys of a section and of those below it, each with the names that are known beside it."""
-    names = {str(name) for name in defaults}
-    for name in node:
-        key, child, default = f"{prefix}{name}", node_of(node, name), node_of(defaults, name)
-        if str(name) not in names:
-            if str(name) not in _dataclass_fields(node):
-                yield key, names | _dataclass_fields(node)
-        elif key != SHAPING and is_section(child) and is_section(default):  # a shaping checks its parameters itself
-            yield from _unknown_keys(child, default, f"{key}.")
-
-
-def _unknown_finding(key: str, names: set[str], places: list[str], plus: str) -> Finding:
+def _unread_finding(unread: Unread, places: list[str], on_purpose: bool) -> Finding:
+    key, release = unread.key, key_table()["verl"]
     section, dot, _ = key.rpartition(".")
-    known = [*(f"{section}{dot}{name}" for name in names), *places]
+    known = [*(f"{section}{dot}{name}" for name in unread.known), *places]
     fix = hint_of(key, known) or f"remove {key}"
-    return Finding.error(key, f"{key}: unknown key; {fix}{plus}")
+    if unread.fails:
+        return Finding.error(key, f"{key}: unknown key, {unread.fails} of veRL refuses it; {fix}")
+    if (installed := importlib.metadata.version("verl")) != release:
+        reason = (
+            f"not known whether anything reads it: veRL {installed} is installed, the keys of {release} are known here"
+        )
+        return Finding.not_checked(key, f"{key}: {reason}")
+    level = Level.WARNING if on_purpose else Level.ERROR
+    return Finding(
+        level, key, f"{key}: unknown key, nothing in veRL {release} or in this run's own code reads it; {fix}"
+    )
 
 
-def _unread_findings(config: DictConfig, defaults: DictConfig) -> list[Finding]:
+def _moved_findings(config: DictConfig, defaults: DictConfig) -> list[Finding]:
     findings = []
     for key, value in flat(config).items():
         if value is not None and value != selected(defaults, key) and (moved := moved_key(key)):
@@ -196,46 +193,7 @@ def _unread_findings(config: DictConfig, defaults: DictConfig) -> list[Finding]:
             reason = f"veRL's trainer does not read this key{', and takes another reward' if decides else ''}; {fix}"
             level = Level.ERROR if decides else Level.WARNING
             findings.append(Finding(level, key, f"{key}={as_plain_yaml(value)}: {reason}"))
-    read = [loop.section for loop in known_agent_loops().values() if loop.section]
-    for name in map(str, selected(config, _CUSTOM) or ()):
-        meant = nearest(name, read, cutoff=0.75)
-        if meant and name not in read:
-            key = f"{_CUSTOM}.{name}"
-            findings.append(
-                Finding.warning(key, f"{key}: this package does not read this section; did you mean {_CUSTOM}.{meant}?")
-            )
     return findings
-
-
-def node_of(section: DictConfig, name: Any) -> Any:
-    """Return the node of a key without resolving it; None where there is none."""
-    return section._get_node(name, validate_access=False)
-
-
-def is_section(node: Any) -> bool:
-    """Return True for a section with keys; False for null, for a reference and for an empty section."""
-    return isinstance(node, DictConfig) and not node._is_interpolation() and len(node) > 0
-
-
-@cache
-def located(name: str) -> Any:
-    """Return the class or function of a ``_target_``; None where it cannot be imported."""
-    try:
-        return pydoc.locate(name)
-    except Exception:  # an import raises anything; building the section reports it
-        return None
-
-
-def target_of(section: DictConfig) -> Any:
-    """Return the class or function that a section names in its ``_target_``, or None."""
-    node = node_of(section, "_target_")
-    return None if node is None else located(str(node._value()))
-
-
-def _dataclass_fields(section: DictConfig) -> set[str]:
-    """Return the fields of the dataclass that veRL builds from a section; some have no line in veRL's YAML files."""
-    found = target_of(section)
-    return {field.name for field in fields(found)} if is_dataclass(found) else set()
 
 
 def type_findings(view: RunView) -> list[Finding]:
@@ -271,11 +229,12 @@ def _settings(node: DictConfig, defaults: Any, owner: Any, prefix: str) -> Itera
 
     As dotted key, section, name in the section, and annotation of veRL's dataclass, None where it has none.
     """
-    hints = _hints(target_of(node) or owner)
+    target = node_of(node, "_target_")
+    hints = hints_of(owner if target is None else located(str(target._value())))
     for name in node:
         key, child, hint = f"{prefix}{name}", node_of(node, name), hints.get(str(name))
         default = node_of(defaults, name) if isinstance(defaults, DictConfig) else None
-        below = _dataclass_in(hint)
+        below = dataclass_in(hint)
         if is_section(child) and (default is None or default._is_none() or isinstance(default, DictConfig)):
             yield from _settings(child, default, below, f"{key}.")
         elif key != SHAPING and not is_section(default) and (default is None or _written(child) != _written(default)):
@@ -289,26 +248,13 @@ def _written(node: Any) -> Any:
     return node._value()
 
 
-@cache
-def _hints(owner: Any) -> dict[str, Any]:
-    try:
-        return get_type_hints(owner) if is_dataclass(owner) else {}
-    except Exception:  # an annotation that cannot be evaluated here says nothing
-        return {}
-
-
-def _dataclass_in(hint: Any) -> Any:
-    """Return the dataclass that an annotation is, or is one part of; None without one."""
-    return next((each for each in (hint, *get_args(hint)) if isinstance(each, type) and is_dataclass(each)), None)
-
-
 def _type_finding(key: str, annotation: Any, value: Any, default: Any) -> Finding | None:
     hint = _TYPES.get(key)
     if hint is None:
         if value is None and not isinstance(default, (bool, DictConfig, ListConfig)):
             return None
         hint = annotation if annotation is not None else _type_of(default)
-    if value == default or _dataclass_in(hint):
+    if value == default or dataclass_in(hint):
         return None  # sections are checked key by key
     if get_origin(hint) is tuple and isinstance(value, list):
         value = tuple(value)

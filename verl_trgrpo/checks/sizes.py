@@ -7,14 +7,12 @@ from functools import partial
 from verl_trgrpo.checks.tables import Rule
 from verl_trgrpo.checks.view import RunView
 from verl_trgrpo.common.findings import Finding, Level
-from verl_trgrpo.runs.keys import ACTOR, MODEL, REF, ROLLOUT
+from verl_trgrpo.runs.keys import ACTOR, REF, ROLLOUT
 
 _Warning = partial(Rule, level=Level.WARNING)
 _KNOWN = "actor.strategy != 'megatron'"
 # Without a data-parallel size the rest cannot be computed.
 _SPLIT = f"{_KNOWN} and gpus % sequence_parallel == 0"
-# Bytes of logits and their gradients, both in bfloat16, for each token and word; they may take most of a GPU with 80 GB.
-_BYTES, _MOST_BYTES = 2 * 2, 60 * 2**30
 
 # How a step is split into updates and GPUs.
 SIZES = {
@@ -122,7 +120,7 @@ def head_findings(view: RunView) -> list[Finding]:
 
 
 def token_findings(view: RunView) -> list[Finding]:
-    """Check that a micro-batch holds the longest sequence, and a GPU its logits."""
+    """Check that a micro-batch holds the longest sequence."""
     parallel, longest = view.sequence_parallel, view.longest
     limits = {
         f"{ACTOR}.ppo_max_token_len_per_gpu": view[f"{ACTOR}.use_dynamic_bsz"],
@@ -137,21 +135,4 @@ def token_findings(view: RunView) -> list[Finding]:
             f"{key}={-(-longest // parallel)} or more",
         )
         for key in short
-    ] + _logit_findings(view)
-
-
-def _logit_findings(view: RunView) -> list[Finding]:
-    dynamic, vocabulary = view[f"{ACTOR}.use_dynamic_bsz"], view.decoder["vocab_size"]
-    key = f"{ACTOR}.ppo_max_token_len_per_gpu" if dynamic else f"{ACTOR}.ppo_micro_batch_size_per_gpu"
-    fused = f"{MODEL}.use_fused_kernels"
-    if not vocabulary or not view[key] or view[f"{ACTOR}.strategy"] == "megatron" or view[fused]:
-        return []
-    tokens = view[key] if dynamic else view[key] * view.longest // view.sequence_parallel
-    taken = tokens * vocabulary * _BYTES
-    if taken <= _MOST_BYTES:
-        return []
-    reason = (
-        f"the logits of up to {tokens} tokens and their gradients take {taken // 2**30} GiB with a vocabulary of {vocabulary}; "
-        f"set {fused}=true, or lower {key}"
-    )
-    return [view.finding(key, reason, Level.WARNING)]
+    ]

@@ -91,7 +91,9 @@ SWITCHES = {
         "actor.ppo_micro_batch_size_per_gpu rollout.log_prob_micro_batch_size_per_gpu", "not actor.use_dynamic_bsz",
         "micro-batches are cut by tokens; set <actor.ppo_max_token_len_per_gpu> to a number of tokens"),
     "dynamic_micro_batches": Switch(
-        "actor.ppo_max_token_len_per_gpu rollout.log_prob_max_token_len_per_gpu", "actor.use_dynamic_bsz"),
+        "actor.ppo_max_token_len_per_gpu rollout.log_prob_max_token_len_per_gpu",
+        # Padded micro-batches have a fixed size whatever a recipe says of tokens (platform=sdpa).
+        "actor.use_dynamic_bsz or not model.use_remove_padding"),
     "scheduler_steps": Switch(
         "optim.total_training_steps critic.optim.total_training_steps", "False",
         "the trainer writes its own number of steps there; set <trainer.total_training_steps> to the steps of the run"),

@@ -1,16 +1,8 @@
-"""Warn about settings that the chosen trainer of veRL never reads.
-
-``unread_keys.yaml`` lists them for one release; ``docs/make_key_table.py`` makes it from veRL's source.
-"""
+"""Warn about settings of veRL's own that the chosen trainer never reads; `runs.readers` has the table of one release."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
-from functools import cache
-from pathlib import Path
-
-import yaml
 
 from verl_trgrpo.checks.rules import RULES
 from verl_trgrpo.checks.switches import SWITCHES
@@ -19,15 +11,9 @@ from verl_trgrpo.checks.view import RunView
 from verl_trgrpo.common.findings import Finding, Level
 from verl_trgrpo.common.text import as_plain_yaml
 from verl_trgrpo.runs.compose import algorithm_settings, resolved, verl_defaults
+from verl_trgrpo.runs.readers import key_table
 
 _NAMES = {"v1": "v1 trainer", "older": "trainer before v1 (trainer.use_v1=false)"}
-
-
-@cache
-def unread_table() -> tuple[str, Mapping[str, list[str]]]:
-    """Return a release of veRL, and by key the trainers that do not read it: v1, older, one_step, fully_async."""
-    content = yaml.safe_load((Path(__file__).parent / "unread_keys.yaml").read_text(encoding="utf-8"))
-    return content["verl"], content["unread"]
 
 
 def _trainer_of(view: RunView) -> str:
@@ -37,12 +23,14 @@ def _trainer_of(view: RunView) -> str:
 def is_unread(view: RunView, key: str) -> bool:
     """Return True for a dotted key that the chosen trainer never reads."""
     trainer = _trainer_of(view)
-    return any(f"{key}.".startswith(f"{each}.") for each, trainers in unread_table()[1].items() if trainer in trainers)
+    return any(
+        f"{key}.".startswith(f"{each}.") for each, trainers in key_table()["unread"].items() if trainer in trainers
+    )
 
 
 def unread_findings(view: RunView) -> list[Finding]:
     """Report what was set, by the run or by its algorithm, and is not read. What rules and switches report is left to them."""
-    own = _set_by_algorithm(view)
+    own, release = _set_by_algorithm(view), key_table()["verl"]
     asked: dict[str, list[str]] = defaultdict(list)
     for key in dict.fromkeys([*own, *view.changed]):
         rows = [row for row in SWITCHES.values() if is_unread(view, key) and row.covers(key)]
@@ -58,7 +46,7 @@ def unread_findings(view: RunView) -> list[Finding]:
             if by_word
             else "remove this setting"
         )
-        reason = f"has no effect, because the {_NAMES[_trainer_of(view)]} of veRL {unread_table()[0]} does not read this; {fix}"
+        reason = f"has no effect, because the {_NAMES[_trainer_of(view)]} of veRL {release} does not read this; {fix}"
         if given:
             findings.append(Finding(Level.ERROR if by_word else Level.WARNING, keys[0], f"{given}: {reason}"))
     return findings

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from omegaconf import DictConfig, ListConfig
 
@@ -16,12 +16,16 @@ from verl_trgrpo.common.foreign import ForeignFileError
 from verl_trgrpo.common.text import as_plain_yaml
 from verl_trgrpo.common.typed import read_typed
 from verl_trgrpo.data.prompts import ModelConfig, RolloutPrompts, default_agent_of
+from verl_trgrpo.data.questions.ask import open_data_file
 from verl_trgrpo.data.rows import SINGLE_TURN, UnreadableFileError
-from verl_trgrpo.data.verl_files import DataFile, open_as_verl
+from verl_trgrpo.data.verl_files import DataFile, matching_files
 from verl_trgrpo.runs.compose import ComposedRun, changed_values, loggers_of
 from verl_trgrpo.runs.keys import ACTOR, LOSS, MODEL, MODEL_PATH, selected
 from verl_trgrpo.runs.run_directory import is_finished
 from verl_trgrpo.verl_plugin.loss_names import VERLS_NAMES
+
+if TYPE_CHECKING:
+    from verl_trgrpo.memory.run import MemoryAnswer
 
 TRAINING = "data.train_files"
 DATA = (TRAINING, "data.val_files")
@@ -34,9 +38,14 @@ OWN_MANAGER = "pkg://verl_trgrpo.tasks.reward_manager"
 
 
 def data_files(config: DictConfig, key: str) -> list[str]:
-    """Return the files under ``key``, which holds one or a list."""
+    """Return the files under ``key``, which holds one or a list; a pattern with a match stands for what it matches."""
     files = selected(config, key)
-    return [str(file) for file in (files if isinstance(files, ListConfig) else [files]) if file]
+    return [
+        each
+        for file in (files if isinstance(files, ListConfig) else [files])
+        if file
+        for each in matching_files(str(file))
+    ]
 
 
 class RunView:
@@ -46,9 +55,13 @@ class RunView:
         run: as composed.
         need_files: missing data and models are errors; otherwise they are reported as "not checked".
         trains: this machine trains, so that what it lacks is an error.
+        gpu_gb: GB of a card, as in its name; None for this machine's.
     """
 
-    def __init__(self, run: ComposedRun, need_files: bool = True, trains: bool = False) -> None:
+    def __init__(
+        self, run: ComposedRun, need_files: bool = True, trains: bool = False, gpu_gb: float | None = None
+    ) -> None:
+        self.gpu_gb = gpu_gb
         self.run, self.need_files, self.trains = run, need_files, trains
         self.config, self.choices = run.config, run.choices
         self._opened: dict[Path, DataFile | UnreadableFileError] = {}
@@ -119,6 +132,13 @@ class RunView:
         figures = (config.text_config or {}) | config.content()
         return defaultdict(lambda: None, {name: value for name, value in figures.items() if isinstance(value, int)})
 
+    @cached_property
+    def memory(self) -> MemoryAnswer:
+        """Return whether the run fits on its cards. Imports torch and transformers."""
+        from verl_trgrpo.memory.run import memory_answer
+
+        return memory_answer(self.config, self.gpu_gb, self.has_reference, self.needs_critic)
+
     @property
     def data_set(self) -> str | None:
         """Return the file of the run's own data set class, which reads the data files in its own way; None without one."""
@@ -135,11 +155,7 @@ class RunView:
 
     def files(self, key: str) -> dict[Path, DataFile]:
         """Return the files under a key that veRL can open here. The first call imports `datasets`, which takes a second."""
-        return {path: file for path, file in self._found(key).items() if isinstance(file, DataFile)}
-
-    def unreadable(self, key: str) -> list[UnreadableFileError]:
-        """Return the reasons why veRL cannot open other existing files under a key."""
-        return [file for file in self._found(key).values() if isinstance(file, UnreadableFileError)]
+        return {path: file for path, file in self.opened(key).items() if isinstance(file, DataFile)}
 
     def complete(self, *keys: str) -> bool:
         """Return True if every file under the keys is on this machine and can be opened."""
@@ -235,12 +251,10 @@ class RunView:
         except ValueError as error:
             return str(error)
 
-    def _found(self, key: str) -> dict[Path, DataFile | UnreadableFileError]:
+    def opened(self, key: str) -> dict[Path, DataFile | UnreadableFileError]:
+        """Return the files under a key that are here, as veRL opens them, or the reason why it cannot."""
         paths = [path for path in self.local(key) if path.is_file()]
         for path in paths:
             if path not in self._opened:
-                try:
-                    self._opened[path] = open_as_verl(path)
-                except UnreadableFileError as error:
-                    self._opened[path] = error
+                self._opened[path] = open_data_file(path)
         return {path: self._opened[path] for path in paths}

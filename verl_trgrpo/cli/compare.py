@@ -27,7 +27,8 @@ def compare(options: CompareOptions) -> int:
     found = compare_finished(options)
     for note in found.notes:
         show(f"note: {note}", sys.stderr)
-    show(f"{markdown_tables(found.tables)}\n\n{figure_list(found.comparison)}")
+    parts = (markdown_tables(found.tables), figure_list(found.comparison), found.budget)
+    show("\n\n".join(filter(None, parts)))
     return 0
 
 

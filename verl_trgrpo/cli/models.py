@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -24,11 +25,14 @@ class PreviewOptions(RunOptions, Options):
     Args:
         prompts: number of training prompts.
         samples: responses to each prompt.
+        rare_tokens: rare tokens (p < 0.25) to replace by likely ones, to see which decide the reward; 0 for none. Each costs 16
+            continuations.
         reward: data source whose reward scores the rows whose own data source has none.
     """
 
     prompts: Annotated[int, "[1, inf)"] = 4
     samples: Annotated[int, "[1, inf)"] = 4
+    rare_tokens: Annotated[int, "[0, inf)"] = 0
     reward: str | None = None
 
 
@@ -51,11 +55,14 @@ def preview(options: PreviewOptions) -> int:
     run = compose_here(source, overrides + chosen)
     from verl_trgrpo.checks.check import check
     from verl_trgrpo.evaluation import preview
+    from verl_trgrpo.evaluation.rare_tokens import cost_text
 
     raise_invalid(check(run).messages(Level.ERROR))
+    if options.rare_tokens:
+        show(f"rare tokens: {cost_text(options.prompts * options.samples, options.rare_tokens)}", sys.stderr)
     with interruptible() as progress:
-        found = preview.preview(run.config, options.prompts, options.samples, progress)
-    show(preview.preview_text(found))
+        found, diagnosis = preview.preview(run.config, options.prompts, options.samples, progress, options.rare_tokens)
+    show("\n\n".join(filter(None, (preview.preview_text(found), diagnosis))))
     return 0
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import tyro
 
-from verl_trgrpo.common.findings import Level
+from verl_trgrpo.common.findings import InvalidInputError, Level
 from verl_trgrpo.common.text import count_of, from_here, shorten, show
 from verl_trgrpo.runs.compose import DEFAULT_CONFIG
 from verl_trgrpo.runs.metrics import read_run
@@ -113,14 +113,16 @@ class ValidateOptions(RunOptions):
     Args:
         config_name: of the primary configuration, as main_ppo takes it.
         config_path: its directory, as main_ppo takes it.
-        show: also print where the configuration differs from veRL's defaults, and the number of steps.
+        show: also print where the configuration differs from veRL's defaults, the number of steps, and the memory plan.
         no_files: report missing data and model files as "not checked", for machines that do not have them.
+        gpu_gb: GB of a card, as in its name, for the memory plan; this machine's by default, 80 where it has none.
     """
 
     config_name: str | None = None
     config_path: str | None = None
     show: bool = False
     no_files: bool = False
+    gpu_gb: float | None = None
 
     def starts(self) -> list[ScriptStart]:
         """Return the runs to check: that of the configuration, or each that the script starts with the words behind it."""
@@ -144,6 +146,7 @@ def validate(options: ValidateOptions) -> int:
       verl-trgrpo validate trgrpo_trainer data.train_files=train.parquet data.val_files=test.parquet ...
       verl-trgrpo validate kk_quickstart platform=cpu --no-files        as on a machine without an accelerator
       verl-trgrpo validate train.sh +algorithm=tr_grpo                  what bash train.sh +algorithm=tr_grpo would start
+      verl-trgrpo validate mine.yaml --show --gpu-gb 40                 does it fit on cards of 40 GB?
 
     notes:
       Of a script the arguments of main_ppo are read; nothing in it is run. What cannot be read is named with its line.
@@ -166,13 +169,17 @@ def _validated(start: ScriptStart, options: ValidateOptions) -> CheckReport:
 
     if start.line:
         show(f"line {start.line}: python3 -m verl.trainer.main_ppo, {count_of(len(start.overrides), 'override')}")
-    composed, need_files = compose(start.source, start.overrides), not options.no_files
+    try:
+        composed = compose(start.source, start.overrides)
+    except InvalidInputError as error:
+        raise InvalidInputError([*(each.message for each in start.findings), *error.messages]) from error
+    need_files = not options.no_files
     found = [*start.findings, *check.early_findings(composed, need_files)]
     early = [finding for finding in found if finding.level is Level.ERROR]
     if early:
         lines = [*(f"error: {finding.message}" for finding in early), "checking the rest ..."]
         show("\n".join(lines), sys.stderr)
-    report = check.check(composed, need_files).with_findings(start.findings)
+    report = check.check(composed, need_files, gpu_gb=options.gpu_gb).with_findings(start.findings)
     show(report.findings_text())
     if options.show:
         show(f"\n{report.details_text()}")

@@ -12,6 +12,7 @@ import tyro
 from verl_trgrpo.common.findings import raise_invalid
 from verl_trgrpo.common.options import Options
 from verl_trgrpo.compare.arms import Run, group_arms, last_common_step, read_runs
+from verl_trgrpo.compare.budget import budget_of
 from verl_trgrpo.compare.comparison import Comparison, compare_runs
 from verl_trgrpo.compare.tables import Table, comparison_tables
 from verl_trgrpo.runs.records import StudyRecord
@@ -45,6 +46,7 @@ class ComparedRuns(NamedTuple):
         comparison: figures of all arms.
         tables: the same with intervals and tests as text.
         notes: a sentence for each limitation.
+        budget: what so many runs can choose and show; "" for a single arm.
     """
 
     arms: dict[str, list[Run]]
@@ -52,6 +54,7 @@ class ComparedRuns(NamedTuple):
     comparison: Comparison
     tables: list[Table]
     notes: list[str]
+    budget: str
 
 
 def compare_finished(options: CompareOptions) -> ComparedRuns:
@@ -74,7 +77,8 @@ def compare_finished(options: CompareOptions) -> ComparedRuns:
     arms, upto = group_arms(runs, baseline), last_common_step(runs)
     _, comparison = compare_runs(arms, baseline, options.metric, primary, margin, upto)
     tables = comparison_tables(comparison, baseline, primary, margin)
-    return ComparedRuns(arms, upto, comparison, tables, notes(arms, baseline, upto))
+    line = budget_of(comparison, baseline, primary)
+    return ComparedRuns(arms, upto, comparison, tables, notes(arms, baseline, upto), line)
 
 
 def _check(options: CompareOptions, runs: Sequence[Run], labels: Sequence[str], baseline: str) -> None:

@@ -62,6 +62,7 @@ def write_report(options: ReportOptions) -> list[str]:
         upto=found.upto,
         notes=found.notes,
         tables=found.tables,
+        budget=found.budget,
         figures={words(name): meaning for name, meaning in shown_figures(found.comparison).items()},
         plots={name: base64.b64encode(png).decode() for name, png in plots.items()},
         samples=_samples(found.arms),

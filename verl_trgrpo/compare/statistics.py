@@ -1,7 +1,7 @@
 """Means with intervals, paired tests and their correction, for runs, studies and evaluations.
 
 There are two units: runs with different seeds, of which there are few (three to ten), and test prompts, of which there are
-many. Samples of one prompt are not independent, nor are prompts of one run: `mean_interval` takes one value per unit.
+many. Samples of one prompt are not independent, nor are prompts of one run: intervals take one value per unit.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Key = TypeVar("Key", bound=Hashable)
 LEVEL = 0.95
 RESAMPLES = 9999
 # Bootstrap intervals end at the smallest and the largest value at most. A 95 % interval of fewer normal values covers the mean
-# in 76 % (three values) or 87 % (four) of cases, the t interval in 95 %.
+# in 76 % (three values) or 87 % (four) of cases.
 FEWEST_FOR_BOOTSTRAP = 5
 
 
@@ -30,20 +30,44 @@ class Estimate:
     high: float | None = None
 
 
-def mean_interval(*groups: Sequence[float], seed: int = 0) -> Estimate:
-    """Return the mean of a group of values, or of the means of several groups, with its 95 % interval.
+def mean_interval(values: Sequence[float]) -> Estimate:
+    """Return the mean of independent units, such as seeds, with its 95 % t interval.
 
-    Fewer than five values get the t interval. From five values on it is a percentile bootstrap, widened for small n: the tail is
+    Every interval over runs or seeds, of commands and of pages, is this one.
+
+    Args:
+        values: finite, one per unit.
+
+    Returns:
+        the estimate, without an interval if there is one value or all are equal.
+
+    Raises:
+        ValueError: there are no values, or one is not finite.
+    """
+    from scipy import stats
+
+    _check_groups(values)
+    mean, n = math.fsum(values) / len(values), len(values)
+    if _no_spread(values):
+        return Estimate(mean)
+    low, high = stats.t.interval(LEVEL, n - 1, loc=mean, scale=stats.sem(values))
+    return Estimate(mean, float(low), float(high))
+
+
+def prompts_interval(*groups: Sequence[float], seed: int = 0) -> Estimate:
+    """Return the mean of the means of groups of prompts, with its 95 % bootstrap interval over prompts.
+
+    Values of prompts are shares, many of them 0 or 1. The interval is a percentile bootstrap, widened for small n: the tail is
     Phi(-sqrt(n / (n - 1)) t), with the quantile t of n - 1 degrees of freedom ("expanded percentiles", Hesterberg, What Teachers
     Should Know About the Bootstrap, 2015).
 
     Args:
-        groups: finite values, one per independent unit. Values are resampled within their group; groups have equal weight. n is
-            the size of the smallest group.
+        groups: finite values, one per prompt. Values are resampled within their group; groups have equal weight. n is the size
+            of the smallest group.
         seed: seed of the resampling.
 
     Returns:
-        the estimate, without an interval if a group has one value or the values of every group are equal.
+        the estimate, without an interval if a group has fewer than five values or the values of every group are equal.
 
     Raises:
         ValueError: a group is empty, or values are not finite.
@@ -51,16 +75,11 @@ def mean_interval(*groups: Sequence[float], seed: int = 0) -> Estimate:
     import numpy
     from scipy import stats
 
-    if not groups or not all(groups) or not all(map(math.isfinite, itertools.chain(*groups))):
-        raise ValueError(f"values are {[list(group) for group in groups]}; give at least one in each group, all finite")
+    _check_groups(*groups)
     mean = math.fsum(math.fsum(group) / len(group) for group in groups) / len(groups)
     n = min(map(len, groups))
-    # Equal up to rounding.
-    if n < 2 or all(max(group) - min(group) <= 1e-12 * max(map(abs, group)) for group in groups):
+    if n < FEWEST_FOR_BOOTSTRAP or all(map(_no_spread, groups)):
         return Estimate(mean)
-    if len(groups) == 1 and n < FEWEST_FOR_BOOTSTRAP:
-        low, high = stats.t.interval(LEVEL, n - 1, loc=mean, scale=stats.sem(groups[0]))
-        return Estimate(mean, float(low), float(high))
 
     def mean_of_means(*samples: Any, axis: int) -> Any:
         return sum(numpy.mean(sample, axis=axis) for sample in samples) / len(samples)
@@ -76,6 +95,16 @@ def mean_interval(*groups: Sequence[float], seed: int = 0) -> Estimate:
         rng=numpy.random.default_rng(seed),
     ).confidence_interval
     return Estimate(mean, float(found.low), float(found.high))
+
+
+def _check_groups(*groups: Sequence[float]) -> None:
+    if not groups or not all(map(len, groups)) or not all(map(math.isfinite, itertools.chain(*groups))):
+        raise ValueError(f"values are {[list(group) for group in groups]}; give at least one in each group, all finite")
+
+
+def _no_spread(values: Sequence[float]) -> bool:
+    """Return whether values are equal up to rounding."""
+    return max(values) - min(values) <= 1e-12 * max(map(abs, values))
 
 
 def paired_p_value(differences: Sequence[float]) -> float | None:

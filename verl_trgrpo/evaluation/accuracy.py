@@ -10,7 +10,7 @@ import pandas
 
 from verl_trgrpo.common.progress import Progress, no_progress
 from verl_trgrpo.common.text import text_table
-from verl_trgrpo.compare.statistics import FEWEST_FOR_BOOTSTRAP, Estimate, mean_interval, pass_at_k
+from verl_trgrpo.compare.statistics import Estimate, pass_at_k, prompts_interval
 from verl_trgrpo.compare.tables import interval_text
 from verl_trgrpo.data.rows import COUNTS, Row
 from verl_trgrpo.evaluation.response_store import Response
@@ -145,14 +145,8 @@ def summarize(items: Sequence[ScoredResponse], k: int, seed: int) -> Summary:
 
 
 def share(*groups: Sequence[float], seed: int) -> Estimate | None:
-    """Return the mean of shares of prompts, or of several sources' means, with its 95 % interval; None if a group is empty.
-
-    Fewer than five prompts in a group are too few for a bootstrap, and give no interval.
-    """
-    if not all(groups):
-        return None
-    found = mean_interval(*groups, seed=seed)
-    return found if min(map(len, groups)) >= FEWEST_FOR_BOOTSTRAP else Estimate(found.mean)
+    """Return the mean of shares of prompts, or of several sources' means, with its 95 % interval; None if a group is empty."""
+    return prompts_interval(*groups, seed=seed) if all(groups) else None
 
 
 def summary_text(summary: Summary) -> str:

@@ -6,9 +6,10 @@ import asyncio
 import hashlib
 import itertools
 import logging
+import math
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import AsyncExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +21,7 @@ from verl_trgrpo.common.text import first_line
 from verl_trgrpo.data.prompts import RolloutPrompts, close_sandbox, context_of
 from verl_trgrpo.data.rows import CUT_OFF, THINKING_OPENED, Row
 from verl_trgrpo.evaluation.options import EvalOptions
+from verl_trgrpo.evaluation.rare_tokens import Written
 from verl_trgrpo.evaluation.response_store import Response, ResponseStore
 from verl_trgrpo.tasks.registry import known_agent_loops
 from verl_trgrpo.tasks.task import AgentLoop, imported
@@ -48,9 +50,14 @@ class Job:
 
 
 async def make_responses(
-    options: EvalOptions, model: str, jobs: Sequence[Job], store: ResponseStore, progress: Progress
+    options: EvalOptions,
+    model: str,
+    jobs: Sequence[Job],
+    store: ResponseStore,
+    progress: Progress,
+    then: Callable[[Generator], Awaitable[None]] | None = None,
 ) -> None:
-    """Load `model` and append the responses to `jobs` to `store` as they finish.
+    """Load `model` and append the responses to `jobs` to `store` as they finish; `then` is called with the loaded model.
 
     Raises:
         ValueError: a prompt is too long, or an agent loop lacks what it needs.
@@ -81,6 +88,8 @@ async def make_responses(
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
+        if then:
+            await then(generator)
 
 
 class Generator:
@@ -94,7 +103,7 @@ class Generator:
         self._sampling = {"temperature": options.sampling.temperature, "top_p": options.sampling.top_p}
         prompts = RolloutPrompts(options.prompt_settings(model))
         # Kept with the responses: scoring does not load the tokenizer.
-        self._extra = {THINKING_OPENED: True} if prompts.thinking_opened else {}
+        self.extra = {THINKING_OPENED: True} if prompts.thinking_opened else {}
         rows = {(job.file, job.row.position): job.row for job in jobs}
         # Token ids go to vLLM as they are, so no beginning-of-text token is added a second time.
         begun = prompts.of({"prompt": row.messages, "agent_name": row.agent_name} for row in rows.values())
@@ -128,7 +137,28 @@ class Generator:
         # Decoded as veRL's reward managers do, not as vLLM does step by step.
         text = self._tokenizer.decode(output.token_ids, skip_special_tokens=True)
         cut = output.finish_reason == "length"
-        return Response(job.row.position, job.sample, text, len(output.token_ids), cut, dict(self._extra))
+        return Response(job.row.position, job.sample, text, len(output.token_ids), cut, dict(self.extra))
+
+    async def write(self, job: Job, begun: Sequence[int], turn: int, logprobs: int = 1) -> Written:
+        """Return a single-turn answer that begins with the tokens `begun`; `turn` chooses the random numbers.
+
+        Probabilities are those of the sampling distribution's logits at temperature 1, of the tokens behind `begun` alone.
+        """
+        prompt = [*self._prompts[job.file, job.row.position], *begun]
+        room = min(self._options.sampling.max_tokens - len(begun), self._limit - len(prompt))
+        if room < 1 or (begun and begun[-1] == self._tokenizer.eos_token_id):
+            output_ids, table, cut = list[int](), list[Any](), room < 1
+        else:
+            output = await self.generate(job, turn, prompt, **self._sampling, max_tokens=room, logprobs=logprobs)
+            output_ids, table, cut = list(output.token_ids), output.logprobs or [], output.finish_reason == "length"
+        probs = [math.exp(row[token].logprob) for token, row in zip(output_ids, table, strict=False)]
+        others = [
+            max((one for one in row if one != token), key=lambda one: row[one].logprob, default=token)
+            for token, row in zip(output_ids, table, strict=False)
+        ]
+        tokens = [*begun, *output_ids]
+        text = self._tokenizer.decode(tokens, skip_special_tokens=True)
+        return Written(tokens, [1.0] * len(begun) + probs, [*begun, *others], text, cut)
 
     async def _respond_in_turns(self, job: Job, loop: AgentLoop, prompt_length: int, response_length: int) -> Response:
         """Run a task's agent loop over this engine; lengths are in tokens, those of observations included."""
@@ -150,7 +180,7 @@ class Generator:
         extra = {name: given[name] for name in ("model_text", "rollout_metrics") if name in given}
         text = self._tokenizer.decode(output.response_ids, skip_special_tokens=True)
         written, cut = sum(output.response_mask), bool(given.get(CUT_OFF, False))
-        return Response(job.row.position, job.sample, text, written, cut, self._extra | extra)
+        return Response(job.row.position, job.sample, text, written, cut, self.extra | extra)
 
     async def generate(self, job: Job, turn: int, token_ids: list[int], **sampling: Any) -> Any:
         """Return vLLM's CompletionOutput (``token_ids``, ``finish_reason``) for one turn of a job, from 0."""

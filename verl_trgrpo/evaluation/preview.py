@@ -20,11 +20,12 @@ from verl_trgrpo.data.prompts import default_agent_of, prompt_settings
 from verl_trgrpo.data.rows import Row
 from verl_trgrpo.evaluation.checkpoint import find_model, merged_model
 from verl_trgrpo.evaluation.evaluate import load_evaluable_rows
-from verl_trgrpo.evaluation.generation import Job, make_responses
+from verl_trgrpo.evaluation.generation import Generator, Job, make_responses
 from verl_trgrpo.evaluation.options import EvalOptions
+from verl_trgrpo.evaluation.rare_tokens import ALTERNATIVES, Written, diagnosis_text, probe_rare_tokens
 from verl_trgrpo.evaluation.response_store import Response, open_store
 from verl_trgrpo.runs.keys import REWARD, ROLLOUT
-from verl_trgrpo.tasks.registry import import_external_modules
+from verl_trgrpo.tasks.registry import import_external_modules, known_agent_loops
 from verl_trgrpo.tasks.task import AgentLoop
 
 # Characters of a response that are shown, counted from its end.
@@ -56,11 +57,14 @@ class _RunOptions(EvalOptions):
         return {name: value for name, value in (settings or {}).items() if value is not None}
 
 
-def preview(config: DictConfig, prompts: int, samples: int, progress: Progress = no_progress) -> list[Scored]:
+def preview(
+    config: DictConfig, prompts: int, samples: int, progress: Progress = no_progress, rare_tokens: int = 0
+) -> tuple[list[Scored], str]:
     """Sample responses to some training prompts as the run would, and score them with its reward function.
 
-    The prompts are drawn from the first training file with the run's seed; at temperature 0 each gets one response. Raises
-    as :func:`verl_trgrpo.evaluation.evaluate.evaluate`.
+    The prompts are drawn from the first training file with the run's seed; at temperature 0 each gets one response. With
+    `rare_tokens` so many rare tokens of as many new answers are probed; the text of the diagnosis comes second, "" without.
+    Raises as :func:`verl_trgrpo.evaluation.evaluate.evaluate`, and a ValueError for rare tokens of rows with an agent loop.
     """
     from verl_trgrpo.tasks.reward_manager import reward_function  # imports veRL
 
@@ -86,12 +90,37 @@ def preview(config: DictConfig, prompts: int, samples: int, progress: Progress =
             options.data, options.limit, options.seed, own, default_reward(config), agent, prompt_key
         )
         jobs = [Job(0, row, sample, "preview") for row in rows for sample in range(options.sampling.k)]
+        looped = rare_tokens and any(row.agent_name in known_agent_loops() for row in rows)
+        if looped or (rare_tokens and not rollout.temperature):
+            raise ValueError(
+                "--rare-tokens: continues sampled answers of one turn; leave it out for agent loops or temperature 0"
+            )
+        diagnosis: list[str] = []
+
+        async def diagnose(generator: Generator) -> None:
+            answers: dict[int, list[Written]] = {}
+            found = await asyncio.gather(*(generator.write(job, (), 1, ALTERNATIVES) for job in jobs))
+            for job, answer in zip(jobs, found, strict=True):
+                answers.setdefault(job.row.position, []).append(answer)
+            first = {job.row.position: job for job in jobs if job.sample == 0}
+
+            def reward_of(prompt: int, answer: Written) -> float:
+                response = Response(prompt, 0, answer.text, len(answer.tokens), answer.cut, generator.extra)
+                return _scored(first[prompt].row, response, reward).score
+
+            async def proceed(prompt: int, begun: Sequence[int], sample: int) -> Written:
+                return await generator.write(first[prompt], begun, 2 + sample)
+
+            probed = await probe_rare_tokens(answers, proceed, reward_of, rare_tokens, options.seed)
+            diagnosis.append(diagnosis_text(*probed))
+
         with open_store(options.directory, {}, options.data) as store:
             model = merged_model(find_model(options.model), options.directory)
-            asyncio.run(make_responses(options, model, jobs, store, progress))
+            then = (diagnose,) if rare_tokens else ()
+            asyncio.run(make_responses(options, model, jobs, store, progress, *then))
             responses = store.read(0)
     by_position = {row.position: row for row in rows}
-    return [_scored(by_position[response.row], response, reward) for response in responses]
+    return [_scored(by_position[response.row], response, reward) for response in responses], "".join(diagnosis)
 
 
 def _scored(row: Row, response: Response, reward: Callable[..., Any]) -> Scored:

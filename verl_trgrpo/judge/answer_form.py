@@ -224,6 +224,28 @@ def read_answer(response: str, form: AnswerForm, thinking_opened: bool = False) 
     return _box_answer(text, boxes) if boxes else None
 
 
+def read_boxes(response: str, thinking_opened: bool = False) -> list[str]:
+    """Return what all boxes of a response state, each once, in order: parts of an answer in several sentences.
+
+    None of them if one is left open, is empty or is denied.
+
+    Args:
+        response, thinking_opened: as for :func:`read_answer`.
+    """
+    text = after_reasoning(response, thinking_opened) or ""
+    found: dict[str, None] = {}
+    for match in _BOX.finditer(text):
+        box = _box(text, match)
+        if box is None or not box.content.strip():
+            return []
+        if _DENIED.search(text[max(0, box.start - _DENIAL_CHARS) : box.start]) or _HEDGED.match(
+            text[box.end : box.end + _AROUND]
+        ):
+            return []
+        found[box.content.strip()] = None
+    return [*found]
+
+
 def last_tagged(text: str) -> str | None:
     """Return the content of the last complete ``<answer>...</answer>``, or None if there is none.
 
@@ -320,6 +342,9 @@ def _box_answer(text: str, matches: list[re.Match[str]]) -> str | None:
     ends in it; None where the box is open or denied, or where other words join it to another box of its sentence."""
     if (boxes := _joined_boxes(text, matches)) is None:
         return None
+    if not boxes[-1].content.strip():
+        return boxes[-1].content
+    boxes = [box for box in boxes if box.content.strip()]
     start, end = boxes[0].start, boxes[-1].end
     before, behind = text[max(0, start - _AROUND) : start], text[end : end + _AROUND]
     if _DENIED.search(before[-_DENIAL_CHARS:]) or _HEDGED.match(behind):

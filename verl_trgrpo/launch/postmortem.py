@@ -69,7 +69,7 @@ PHASES = {
     "update": re.compile(
         r"update_actor|update_policy|train_mini_batch|train_batch|optimizer_step|update_critic|backward"
     ),
-    "log_probs": re.compile(r"compute_\w*log_prob|infer_batch|compute_values"),
+    "log_probs": re.compile(r"compute_\w{0,30}log_prob|infer_batch|compute_values"),
     "wake_up": re.compile(r"wake_up|update_weights|resume_memory|sync_rollout_weights|rollout_mode"),
     "engine": re.compile(
         r"EngineCore|determine_available_memory|initialize_kv_caches|_init_executor|init_device|launch_server"

@@ -52,8 +52,20 @@ class ComposedRun:
 
     @cached_property
     def defaults(self) -> DictConfig:
-        """Return the configuration without the settings of the run (see :func:`defaults_of`), with which the check compares."""
-        return defaults_of(self.choices)
+        """Return the configuration without the settings of the run (see :func:`defaults_of`), with which the check compares.
+
+        A file of a job names no choices. It is compared with veRL's own defaults for its ``model_engine``.
+        """
+        if not self.is_job:
+            return defaults_of(self.choices)
+        engine = str(selected(self.config, "model_engine"))
+        known = (_verl_configs() / "model_engine" / f"{engine}.yaml").is_file()
+        return _defaults("ppo_trainer", (("model_engine", engine),) if known else ())
+
+    @property
+    def is_job(self) -> bool:
+        """Return True if the source has no defaults list: ``--cfg job`` printed it, and overrides have lost their plus."""
+        return all(group.startswith("hydra/") for group in self.choices)
 
     @property
     def directory(self) -> Path:
@@ -100,8 +112,8 @@ def compose(
     raise_invalid(password_problems(_values(config)))
     naming = []
     # A file without a defaults list is what ``--cfg job`` printed of a run that starts by other means.
-    has_defaults = any(not group.startswith("hydra/") for group in choices)
-    unnamed = has_defaults and OmegaConf.select(config, "trainer.experiment_name") in _UNNAMED
+    is_job = all(group.startswith("hydra/") for group in choices)
+    unnamed = not is_job and OmegaConf.select(config, "trainer.experiment_name") in _UNNAMED
     name = "-".join(filter(None, (recipe.stem if recipe else "", choices.get("algorithm"), _added_shaping(choices))))
     if unnamed and name and not chosen_value(overrides, "trainer.experiment_name"):
         # What refers to the name is resolved when it is read, so there is no need to compose again.

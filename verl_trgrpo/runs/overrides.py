@@ -11,6 +11,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from verl_trgrpo.runs.keys import OLD_SECTIONS, flat, hint_of, moved_key, selected
+from verl_trgrpo.runs.readers import has_reader
 
 _KEY = re.compile(r"(?P<sign>\+\+|\+|~)?(?P<key>[^=]*)")
 _INNER_OVERRIDE = re.compile(r"([+~]+[A-Za-z_][\w./]*|[A-Za-z_]\w*(\.\w+)+|algorithm|platform|shaping)=")
@@ -147,10 +148,11 @@ def setting_problems(config: DictConfig, words: Sequence[str], groups: Collectio
             continue
         OmegaConf.set_struct(config, not (each.is_add() or each.is_force_add()))
         for leaf, part in flat({key: value}).items():
-            plus = f" (+{leaf}=... adds it)" if can_be_added(config, leaf, groups) and not moved_key(leaf) else ""
             try:
                 OmegaConf.update(config, leaf, part, merge=True)
             except (OmegaConfBaseException, ValueError):  # a ValueError for a name in a list
+                read = can_be_added(config, leaf, groups) and not moved_key(leaf) and has_reader(config, leaf)
+                plus = f" (+{leaf}=... adds it)" if read else ""
                 meant = _meant(leaf, known) or ("" if plus else "leave this word out")
                 messages.append(f"{leaf}: unknown key{'; ' if meant else ''}{meant}{plus}")
     return messages

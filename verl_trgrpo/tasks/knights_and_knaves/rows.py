@@ -19,9 +19,11 @@ from typing import Annotated, Any
 from verl_trgrpo.common.progress import Progress, no_progress
 from verl_trgrpo.common.text import shorten
 from verl_trgrpo.data.sources import (
+    NOT_ASKED_FOR,
     Parsed,
     Record,
     SourceFiles,
+    counts,
     find_source_files,
     load_hub,
     parse_records,
@@ -29,7 +31,7 @@ from verl_trgrpo.data.sources import (
     read_records,
     warn_of_test_files,
 )
-from verl_trgrpo.data.write import NOT_ASKED_FOR, BuilderOptions, counts
+from verl_trgrpo.tasks.data_set import BuilderOptions
 from verl_trgrpo.tasks.knights_and_knaves.logic import MAX_PEOPLE, canonical_key, parse_statements, unique_solution
 from verl_trgrpo.tasks.knights_and_knaves.puzzles import (
     Puzzle,

@@ -9,7 +9,7 @@ from itertools import takewhile
 from typing import Any
 
 from verl_trgrpo.common.text import shorten
-from verl_trgrpo.data.rows import CHAT_TAGS
+from verl_trgrpo.data.rows import chat_tags
 from verl_trgrpo.data.sources import LeftOutRowError, Record, is_empty, plain_name
 from verl_trgrpo.judge.equality import equal_answers
 from verl_trgrpo.judge.golds import gold_text, is_number, listed, written_answers
@@ -69,7 +69,7 @@ def problem_of(record: Record, problem_column: str = "", answer_column: str = ""
     choices = _choices_of(row)
     if not all(re.search(rf"\b{label}\s*[).:]\s*{re.escape(choice)}", text) for label, choice in choices.items()):
         text = "\n".join([text, *(f"{label}. {choice}" for label, choice in choices.items())])
-    if tags := [tag for tag in CHAT_TAGS if tag in text]:
+    if tags := chat_tags(text):
         raise ValueError(f"the problem contains {', '.join(tags)}; the chat template adds its own tags")
     answer = _answer_of(row, answer_column)
     if is_empty(answer):

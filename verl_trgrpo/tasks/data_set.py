@@ -31,19 +31,22 @@ from pydantic import Field
 
 from verl_trgrpo import __version__
 from verl_trgrpo.common.files import directory_lock, file_sha256, settle_directory, staged_directory, write_json
+from verl_trgrpo.common.findings import Level
 from verl_trgrpo.common.foreign import ForeignFileError
 from verl_trgrpo.common.options import Options, command_line
 from verl_trgrpo.common.text import changes, count_of
 from verl_trgrpo.common.typed import Schema, Text, read_typed
-from verl_trgrpo.data.rows import SCHEMA_VERSION, check_rows
+from verl_trgrpo.data.questions.ask import Questions, usable
+from verl_trgrpo.data.questions.context import TEST_ROLE, TRAIN_ROLE, Context, Found
+from verl_trgrpo.data.rows import SCHEMA_VERSION
+from verl_trgrpo.data.sources import NOT_ASKED_FOR
+from verl_trgrpo.tasks.ground_truths import TaskKnowledge
+from verl_trgrpo.tasks.registry import known_agents
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 MANIFEST = "manifest.json"
-NOT_ASKED_FOR = "not asked for"
-"""Why a file or row is left out of which the options say so."""
-
 logger = logging.getLogger(__name__)
 
 
@@ -64,12 +67,6 @@ class Manifest(Schema):
         """Return the files that a builder may have written: anybody may have made the manifest."""
         names = [name for name in self.files if Path(name).name == name and name.endswith(".parquet")]
         return {name: self.files[name] for name in names}
-
-
-def counts(kept: int, dropped: Mapping[str, int]) -> dict[str, Any]:
-    """Return how many rows of a source were read and kept, and how many were dropped for which reason."""
-    reasons = {reason: number for reason, number in dropped.items() if number}
-    return {"read": kept + sum(reasons.values()), "kept": kept, "dropped": reasons}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -164,9 +161,10 @@ class DataSet:
         """
         with staged_directory(self.out, self._owned) as stage:
             self._check_replaceable()  # once more: meanwhile others may have written
-            files = {f"{split}.parquet": rows for split, rows in splits.items()}
             why = "; ".join(f"{name}: {_kept_text(found)}" for name, found in (counts or {}).items())
-            facts = {name: _write_file(stage / name, rows, schema, why) for name, rows in files.items()}
+            files = {f"{split}.parquet": _numbered(split, rows, why) for split, rows in splits.items()}
+            _ask(files)
+            facts = {name: _write_file(stage / name, rows, schema) for name, rows in files.items()}
             manifest = {**self._identity, "command": shlex.join(self.command), "counts": counts or {}, "files": facts}
             manifest |= {"left_out": {**self.left_out}} if self.left_out else {}
             write_json(stage / MANIFEST, manifest)
@@ -229,22 +227,32 @@ def _is_intact(directory: Path, manifest: Manifest) -> bool:
     )
 
 
-def _write_file(path: Path, rows: Iterable[Mapping[str, Any]], schema: pa.Schema, why: str) -> dict[str, Any]:
-    """Write rows with index and split added; equal rows give equal bytes under one version of pyarrow.
+def _numbered(split: str, rows: Iterable[Mapping[str, Any]], why: str) -> list[dict[str, Any]]:
+    """Return rows with index and split added. Raises a ValueError for none; `why` says what became of those that were read."""
+    shown = TRAIN_ROLE if split == "train" else TEST_ROLE
+    numbered = [
+        {**row, "extra_info": {"index": index, "split": shown, **row["extra_info"]}} for index, row in enumerate(rows)
+    ]
+    if not numbered:
+        raise ValueError(f"{split}.parquet would have no rows{f' ({why})' if why else ''}; give a source that has some")
+    return numbered
 
-    Raises:
-        ValueError: rows that veRL cannot use, or none; `why` says what became of those that were read.
-    """
+
+def _ask(files: Mapping[str, Sequence[Mapping[str, Any]]]) -> None:
+    """Ask all rows. Raises a ValueError for those that no reward or model can use; other findings are warnings."""
+    questions = Questions(Context(TaskKnowledge(), known_agents(), Level.WARNING))
+    found: list[Found] = []
+    for name in sorted(files, key=lambda name: name != "train.parquet"):
+        found += questions.rows(TRAIN_ROLE if name == "train.parquet" else TEST_ROLE, name, files[name])
+    for text in usable(found):
+        logger.warning("%s", text)
+
+
+def _write_file(path: Path, rows: Sequence[Mapping[str, Any]], schema: pa.Schema) -> dict[str, Any]:
+    """Write rows; equal rows give equal bytes under one version of pyarrow."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    split = "train" if path.stem == "train" else "test"
-    rows = [
-        {**row, "extra_info": {"index": index, "split": split, **row["extra_info"]}} for index, row in enumerate(rows)
-    ]
-    if not rows:
-        raise ValueError(f"{path.name} would have no rows{f' ({why})' if why else ''}; give a source that has some")
-    check_rows(rows)
     pq.write_table(pa.Table.from_pylist(rows, schema=schema), path, compression="snappy")
     return {"rows": len(rows), "sha256": file_sha256(path)}
 

@@ -1,0 +1,301 @@
+"""Say which keys of a configuration have a reader.
+
+Readers are the callable that gets a section as its arguments, the dataclass that veRL builds from a section, and places in
+veRL's source, which ``verl_keys.yaml`` lists for one release (``docs/make_key_table.py`` makes it). A dictionary that one of them
+takes as a whole, such as ``turbo_config``, may have any key. Beside them Python files of the user's own are read, not run: a key
+whose name is in them has a reader there; and so has a key to which another one refers.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import inspect
+import os
+import pkgutil
+import pydoc
+import re
+import textwrap
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, fields, is_dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any, get_args, get_type_hints
+
+import yaml
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from verl_trgrpo.common.foreign import ForeignFileError, read_foreign
+from verl_trgrpo.runs.keys import (
+    ACTOR,
+    AGENT,
+    MANAGER,
+    MANAGER_OPTIONS,
+    MODEL,
+    OLD_SECTIONS,
+    OVERLONG,
+    REF,
+    REWARD,
+    ROLLOUT,
+    SHAPING,
+    flat,
+    selected,
+)
+from verl_trgrpo.tasks.registry import known_agent_loops
+
+TABLE = Path(__file__).parent / "verl_keys.yaml"
+BUILT = (ACTOR, REF, ROLLOUT, MODEL, "critic", "distillation", "skip", "trainer.v1.separate_async.hybrid_rollout")
+"""Sections from which veRL builds dataclasses, which refuse a key that is not a field; other sections it reads as they are."""
+_SAMPLER = "trainer.v1.sampler"
+# Keys that name a file of Python or a module behind pkg://, and keys that name a class by its dotted name.
+_FILES = (f"{REWARD}.path", f"{MANAGER}.module.path", "data.custom_cls.path", f"{_SAMPLER}.custom_sampler.path")
+_CLASSES = (
+    "trainer.checkpoint_callback_class", f"{AGENT}.agent_loop_manager_class", f"{ROLLOUT}.checkpoint_manager_class",
+    f"{MODEL}.external_lib", f"{ROLLOUT}.checkpoint_engine.custom_backend_module",
+)  # fmt: skip
+_REFERENCE = re.compile(r"\$\{(?:oc\.select: *)?(\.*\w[\w.]*)")
+_TARGET = re.compile(r"_target_: *['\"]?([\w.]+)")
+
+
+@dataclass(frozen=True)
+class Unread:
+    """A key that has no reader.
+
+    Args:
+        key: dotted.
+        known: names that have one in the same section.
+        fails: the class that veRL builds from the section refuses the key, so that the run ends; "" if the key has no effect.
+    """
+
+    key: str
+    known: frozenset[str]
+    fails: str = ""
+
+
+@cache
+def key_table() -> Mapping[str, Any]:
+    """Return the table of a release: `verl`, its version; `unread`, trainers by key; `read`, names without a line, by section."""
+    content: Mapping[str, Any] = yaml.safe_load(TABLE.read_text(encoding="utf-8"))
+    return content
+
+
+def unread_keys(config: DictConfig, defaults: DictConfig, on_path: str = "") -> Iterator[Unread]:
+    """Yield the keys without a reader; of a section without one, the section alone. The first call may import veRL.
+
+    Args:
+        config: composed.
+        defaults: the configuration of the same groups without settings.
+        on_path: look at this key and the sections that it is in alone.
+    """
+    found = [*_unread_below(config, defaults, "", None, on_path)]
+    words = _own_words(config) if found else frozenset()
+    references = _references(config) if found else frozenset()
+    for each in found:
+        referred = any(
+            f"{each.key}.".startswith(f"{key}.") or f"{key}.".startswith(f"{each.key}.") for key in references
+        )
+        if each.fails or not (referred or each.key.rpartition(".")[2] in words):
+            yield each
+
+
+def has_reader(config: DictConfig, key: str) -> bool:
+    """Return whether a key that is added to a configuration of groups alone would have a reader."""
+    added = config.copy()
+    OmegaConf.set_struct(added, False)
+    try:
+        OmegaConf.update(added, key, "?", force_add=True)
+    except (OmegaConfBaseException, TypeError, ValueError):  # a part of the key is a value, or a name in a list
+        return False
+    return not any(True for _ in unread_keys(added, config, key))
+
+
+def _unread_below(node: DictConfig, defaults: Any, prefix: str, owner: Any, on_path: str) -> Iterator[Unread]:
+    """Yield the keys without a reader below a section, `owner` being the dataclass that the section around it has for it."""
+    section, target = prefix.rstrip("."), node_of(node, "_target_")
+    if target is not None:
+        owner = located(str(target._value()))
+        if not is_dataclass(owner):
+            return  # a function, which checks its own arguments; or a class that cannot be imported here
+    hints = hints_of(owner)
+    known: Any = defaults if is_section(defaults) else {}
+    names = {"_target_", *map(str, known), *hints, *_arguments(section)}
+    built = bool(hints) and f"{section}.".startswith(tuple(f"{each}." for each in BUILT))
+    names |= set() if built else {*key_table()["read"].get(section, ())}
+    for name in map(str, node):
+        key, child = f"{prefix}{name}", node_of(node, name)
+        if on_path and not f"{on_path}.".startswith(f"{key}."):
+            continue
+        inner, default = dataclass_in(hints.get(name)), node_of(known, name) if known else None
+        if name not in names:
+            yield Unread(key, frozenset(names), owner.__name__ if built else "")
+        elif not is_section(child) or key == SHAPING or key in OLD_SECTIONS:
+            continue
+        elif inner or _arguments(key) or "_target_" in child or (is_section(default) and name not in hints):
+            yield from _unread_below(child, default, f"{key}.", inner, on_path)
+
+
+def _arguments(section: str) -> frozenset[str]:
+    """Return the names that whoever gets a section as a whole takes."""
+    if section.partition(".")[0] == "transfer_queue":
+        return _of_transfer_queue(section.partition(".")[2])
+    return _ASKED[section]() if section in _ASKED else frozenset()
+
+
+@cache
+def _of_transfer_queue(section: str) -> frozenset[str]:
+    """Return the names in a section of TransferQueue's own defaults, with which it merges what it is given."""
+    found = importlib.util.find_spec("transfer_queue")
+    if found is None or not found.submodule_search_locations:
+        return frozenset()
+    content = OmegaConf.load(Path(found.submodule_search_locations[0]) / "config.yaml")
+    return frozenset(map(str, (selected(content, section) if section else content) or ()))
+
+
+@cache
+def _of_ray_init() -> frozenset[str]:
+    import ray
+
+    taken = {name for name, each in inspect.signature(ray.init).parameters.items() if each.kind is not each.VAR_KEYWORD}
+    return frozenset(taken | words_of(inspect.getsource(ray.init)))  # those with an underscore it takes from its kwargs
+
+
+@cache
+def _of_runtime_env() -> frozenset[str]:
+    from ray.runtime_env import RuntimeEnv
+
+    return frozenset(RuntimeEnv.known_fields)
+
+
+@cache
+def _of_reward_managers() -> frozenset[str]:
+    return frozenset().union(*map(_words_of_module, (_REWARD_MANAGERS, *_modules_in(_REWARD_MANAGERS))))
+
+
+@cache
+def _of_buffers() -> frozenset[str]:
+    return _words_of_module("verl.trainer.ppo.v1.replay_buffer")
+
+
+def _sections_of_loops() -> frozenset[str]:
+    return frozenset(loop.section for loop in known_agent_loops().values() if loop.section)
+
+
+# By section, what its names are taken from.
+_REWARD_MANAGERS = "verl.experimental.reward_loop.reward_manager"
+_ASKED: dict[str, Callable[[], frozenset[str]]] = {
+    "ray_kwargs.ray_init": _of_ray_init,
+    "ray_kwargs.ray_init.runtime_env": _of_runtime_env,
+    MANAGER_OPTIONS: _of_reward_managers,
+    OVERLONG: _of_reward_managers,
+    f"{_SAMPLER}.sampler_kwargs": _of_buffers,
+    f"{ROLLOUT}.custom": _sections_of_loops,
+}
+
+
+def _references(config: DictConfig) -> frozenset[str]:
+    """Return the dotted keys to which values of a configuration refer."""
+    found = set()
+    for key, value in flat(config).items():
+        for reference in _REFERENCE.findall(value) if isinstance(value, str) else ():
+            name = reference.lstrip(".")
+            up = key.split(".")[: -(len(reference) - len(name))] if name != reference else []
+            found.add(".".join([*up, name]))
+    return frozenset(found)
+
+
+def _own_words(config: DictConfig) -> frozenset[str]:
+    """Return the words of the Python files of the user's own that a run loads. They are read, not run."""
+    modules = [name.strip() for name in os.environ.get("VERL_USE_EXTERNAL_MODULES", "").split(",")]
+    modules += [str(selected(config, key) or "").rpartition(".")[0] for key in _CLASSES]
+    modules += [str(value).rpartition(".")[0] for key, value in flat(config).items() if key.endswith("._target_")]
+    places = [str(selected(config, key) or "") for key in _FILES]
+    modules += [place.removeprefix("pkg://") for place in places if place.startswith("pkg://")]
+    loops = selected(config, f"{AGENT}.agent_loop_config_path")
+    if loops:
+        try:
+            content = read_foreign(Path(str(loops)).expanduser()).decode(errors="replace")
+        except (ForeignFileError, OSError):  # the check of the file reports it
+            content = ""
+        modules += [name.rpartition(".")[0] for name in _TARGET.findall(content)]
+    own = {name for name in modules if name and not name.startswith(("verl.", "torch."))}
+    files = [place for place in places if place and "://" not in place]
+    return frozenset().union(*map(_words_of_module, own), *map(_words_of_file, files))
+
+
+@cache
+def _words_of_module(module: str) -> frozenset[str]:
+    try:
+        found = importlib.util.find_spec(module)
+    except (ImportError, ValueError):  # a package above it does not exist
+        return frozenset()
+    return _words_of_file(found.origin) if found and found.origin else frozenset()
+
+
+def _words_of_file(path: str) -> frozenset[str]:
+    try:
+        return words_of(read_foreign(Path(path).expanduser()).decode(errors="replace"))
+    except (ForeignFileError, OSError):  # another check reports the file
+        return frozenset()
+
+
+def _modules_in(package: str) -> list[str]:
+    found = importlib.util.find_spec(package)
+    return [
+        f"{package}.{each.name}" for each in pkgutil.iter_modules(found.submodule_search_locations if found else [])
+    ]
+
+
+def words_of(source: str) -> frozenset[str]:
+    """Return the attributes, keyword arguments, parameters and strings in a piece of Python; nothing if it is not Python."""
+    try:
+        tree = ast.parse(textwrap.dedent(source))
+    except (SyntaxError, ValueError, RecursionError):
+        return frozenset()
+    found: set[str] = set()
+    for node in ast.walk(tree):
+        match node:
+            case (
+                ast.Attribute(attr=name)
+                | ast.keyword(arg=str(name))
+                | ast.arg(arg=name)
+                | ast.Constant(value=str(name))
+            ):
+                found.update(name.split("."))
+    return frozenset(found)
+
+
+def is_section(node: Any) -> bool:
+    """Return True for a section with keys; False for null, for a reference and for an empty section."""
+    return isinstance(node, DictConfig) and not node._is_interpolation() and len(node) > 0
+
+
+def node_of(section: DictConfig, name: Any) -> Any:
+    """Return the node of a key without resolving it; None where there is none."""
+    return section._get_node(name, validate_access=False)
+
+
+@cache
+def located(name: str) -> Any:
+    """Return the class or function of a ``_target_``; None where it cannot be imported."""
+    try:
+        return pydoc.locate(name)
+    except Exception:  # an import raises anything; building the section reports it
+        return None
+
+
+@cache
+def hints_of(owner: Any) -> Mapping[str, Any]:
+    """Return the annotations of a dataclass by field; nothing for anything else. One that cannot be evaluated is None."""
+    if not is_dataclass(owner):
+        return {}
+    try:
+        found = get_type_hints(owner)
+    except Exception:
+        found = {}
+    return {field.name: found.get(field.name) for field in fields(owner)}
+
+
+def dataclass_in(hint: Any) -> Any:
+    """Return the dataclass that an annotation is, or is one part of; None without one."""
+    return next((each for each in (hint, *get_args(hint)) if isinstance(each, type) and is_dataclass(each)), None)
