@@ -8,7 +8,7 @@ from verl_trgrpo.judge.equality import equal_answers
 from verl_trgrpo.tasks import compute_score
 from verl_trgrpo.tasks.reward_input import reward_input
 
-UNDERSTOOD = {"gold_unparseable": 0.0, "timed_out": 0.0}
+UNDERSTOOD = {"gold_unparseable": 0.0, "timed_out": 0.0, "restated": 0.0}
 
 
 def score(gold, answer, **options):

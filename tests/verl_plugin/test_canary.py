@@ -27,7 +27,7 @@ STATE = "verl_trgrpo/verl_plugin/estimator_state.py"
 PRIVATE_ENGINE = "verl_trgrpo/verl_plugin/cpu/private_fsdp_engine.py"
 WRAPPER = "verl_trgrpo/verl_plugin/ppo_loss.py"
 BATCH_UPDATES = "verl_trgrpo/verl_plugin/lopti.py"
-PARTS = "verl_trgrpo/experimental/multi_reward/replay_buffer.py"
+PARTS = "examples/more_methods/more_methods/multi_reward/replay_buffer.py"
 MANAGER = "verl_trgrpo/tasks/reward_manager.py"
 
 # What is called, with the parameters that are given to it by name or by place, and the file that calls it.
@@ -59,7 +59,7 @@ CALLED = {
     ),
     "verl.experimental.agent_loop.single_turn_agent_loop.SingleTurnAgentLoop.run": (
         ("self", "sampling_params", "priority", "kwargs"),
-        "verl_trgrpo/experimental/igrpo/loop.py",
+        "examples/more_methods/more_methods/igrpo/loop.py",
     ),
     "verl.utils.import_utils.load_extern_object": (
         ("module_path", "object_name"),
@@ -103,7 +103,7 @@ def test_what_is_called_takes_these_parameters(name):
 
 ADVANTAGE = "verl.trainer.ppo.v1.trainer_base.PPOTrainer._compute_advantage"
 QUEUE = "verl.trainer.ppo.v1.agent_loop_tq"
-LOOP = "verl_trgrpo/experimental/igrpo/loop.py"
+LOOP = "examples/more_methods/more_methods/igrpo/loop.py"
 # Where veRL's own text says what is relied on: the module, class or function, what stands in it, and the file that relies on it.
 WRITTEN = (
     # What two passes and a forward pass before them need of the workers: one call that steps the scheduler and obeys the masks.

@@ -245,6 +245,12 @@ def health(options: HealthOptions) -> int:
         show(f"{state}  {finding.message}")
         if finding.stands or finding.lost:
             show(f"        {finding.remedy}")
+    from verl_trgrpo.memory.growth import coming_wall
+    from verl_trgrpo.memory.run import card_of_run
+
+    gb = card_of_run(options.path)
+    if gb and (wall := coming_wall([(step.number, step.metrics) for step in steps], gb)):
+        show(f"coming  {wall.message}")
     sick = sum(finding.is_sick for finding in findings)
     count = sum(step.number > 0 for step in steps)  # a validation may come before the first
     missing = "; not judged: " + ", ".join(unjudged(steps)) if not sick and unjudged(steps) else ""

@@ -172,7 +172,9 @@ _LINES = {
     "hashes": re.compile(r"(?<!#)####(?!#)[ \t*]*(.*)$", re.MULTILINE),
 }
 _OPENS_FORMULA = re.compile(r"(?:\$\$|\\\[|\\\()\s*(.*)")  # alone on its line, the answer stands on the next
-_END_TOKENS = re.compile(r"(?:<\|[a-z_]{1,20}\|>|</s>|<end_of_turn>|<eos>)\s{0,8}$")  # <|im_end|>
+END_TOKEN = r"(?:<\|[a-z_]{1,20}\|>|</s>|<end_of_turn>|<eos>)"
+"""A token with which a response ends, such as <|im_end|>, where it was decoded with its special tokens."""
+_ENDS = re.compile(rf"{END_TOKEN}\s{{0,8}}$")
 
 REASONING_MARKS: dict[str, str] = {
     "<think>": "</think>", "<thinking>": "</thinking>", "<thought>": "</thought>", "<reasoning>": "</reasoning>",
@@ -220,7 +222,7 @@ def read_answer(response: str, form: AnswerForm, thinking_opened: bool = False) 
             found = text[line.end() :].lstrip().partition("\n")[0].strip()
         if _HEDGED.match(text[line.end() : line.end() + _AROUND]):
             return None
-        return _short(_END_TOKENS.sub("", found).strip())
+        return _short(_ENDS.sub("", found).strip())
     return _box_answer(text, boxes) if boxes else None
 
 

@@ -39,6 +39,7 @@ from verl_trgrpo.runs.checkpoints import (
 from verl_trgrpo.runs.compose import DEFAULT_CONFIG, ComposedRun, compose, loggers_of
 from verl_trgrpo.runs.environment import (
     METRICS_VARIABLE,
+    TRAINER,
     built_for_cpus,
     platform_here,
     provenance,
@@ -299,7 +300,7 @@ def _prepare(run: ComposedRun, attempt: int, stream: TextIO, first_prompt: dict[
     if "arm" in earlier:  # a study keeps its own record
         record = {key: value for key, value in earlier.items() if key not in (TRAINED, LAST_STEP, STANDING_SIGNALS)}
     else:
-        command = ["verl.trainer.main_ppo", *run.arguments]
+        command = [TRAINER, *run.arguments]
         record = {"trainer": "verl", "algorithm": run.choices.get("algorithm"), "command": command}
         record |= provenance(Path.cwd())
     files = {name: found for names in data_fingerprints(run.config).values() for name, found in names.items()}

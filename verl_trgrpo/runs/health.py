@@ -26,7 +26,7 @@ from verl_trgrpo.runs.history import (
     noise_of,
     sums,
 )
-from verl_trgrpo.runs.metrics import MEAN_REWARD, Step
+from verl_trgrpo.runs.metrics import CUT_OFF_SHARE, EQUAL_GROUPS, MEAN_REWARD, NO_ANSWER, WEIGHT_STD, Step
 
 _LOST, _LOST_STEPS = 0.1, 3  # what came and went counts if it took this share of the steps, and this many
 _SURE, _SURE_ALONE, _SURE_TWO = 4.0, 8.0, 10.0  # standard deviations by which a level, a value alone, and two are worse
@@ -173,9 +173,9 @@ SIGNALS = (
            "compare the weights and the precision of both policies", "bound", -0.05, True),
     Signal("metric repeats itself", rf"{MEAN_REWARD}|actor/(grad_norm|entropy)", "new samples hardly give exactly the same value",
            f"{_READ}; look whether rollouts and updates still run", "repeat", excuses=("solved",)),
-    Signal("all groups are equal", r"critic/equal_groups_frac", "equal rewards have advantages of 0, so nothing is learned",
+    Signal("all groups are equal", EQUAL_GROUPS, "equal rewards have advantages of 0, so nothing is learned",
            f"{_READ}; if they are right, choose other prompts", "bound", 0.9, excuses=("solved",)),
-    Signal("weights are all equal", r"actor/tr_weight_std", "this run is GRPO with a constant factor",
+    Signal("weights are all equal", WEIGHT_STD, "this run is GRPO with a constant factor",
            "choose another shaping (docs/shapings.md), or more updates per batch for one that compares with the old policy",
            "bound", 1e-3, True),
     Signal("gradient explodes", r"(actor|critic)/grad_norm|critic/vf_loss", *_CLIPPED, change=6.0, back=1),
@@ -196,7 +196,7 @@ SIGNALS = (
            normal=(0.005, 0.05)),
     Signal("tokens are clipped", r"actor/(pg_clipfrac|tr_zero_grad_frac)", "clipped tokens have no gradient",
            "look at clip_ratio_low, clip_ratio_high and the updates per batch", "share", 0.3, normal=(0.0, 0.6), back=1),
-    Signal("answers are cut off", r"critic/cut_off_frac|response_length/clip_ratio", *_CUT, "share", 0.3, normal=(0.0, 0.6),
+    Signal("answers are cut off", rf"{CUT_OFF_SHARE}|response_length/clip_ratio", *_CUT, "share", 0.3, normal=(0.0, 0.6),
            excuses=("improves",)),
     Signal("answers become long", r"response_length/mean", *_CUT, change=3.5, excuses=("improves",)),
     Signal("answers vanish", r"response_length/mean", "the reward may pay for bare answers", f"{_READ}; then {{resume}}",
@@ -204,7 +204,7 @@ SIGNALS = (
     Signal("answers vanish", r"(num_turns|tool_call_counts)/mean", "tools are no longer called", f"{_READ}; then {{resume}}",
            change=2.0, falls=True, excuses=("improves",)),
     Signal("answers vanish", r"response/aborted_ratio", "rollouts end without a response", "look at the log", "share", 0.3),
-    Signal("nothing is answered", r"critic/no_answer_frac", "the reward finds no answer in the responses", _READ, "share", 0.3,
+    Signal("nothing is answered", NO_ANSWER, "the reward finds no answer in the responses", _READ, "share", 0.3,
            normal=(0.0, 0.6), excuses=("improves",)),
     Signal("reward has fallen", REWARDS, *_FELL, "part", 0.22, True, excuses=("harder_prompts",)),
     Signal("validation and training part", VALIDATION, "it falls while the training reward rises", f"{_READ}; then {{resume}}",

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
-from verl_trgrpo.runs.metrics import GRAD_NORM, MEAN_REWARD, Step
+from verl_trgrpo.runs.metrics import GRAD_NORM, MEAN_REWARD, TRAIN_ACCURACY, Step
 
 Values = np.ndarray[Any, np.dtype[Any]]
 Flags = np.ndarray[Any, np.dtype[np.bool_]]
@@ -24,7 +24,6 @@ VALIDATION = rf"val-core/.+/(acc|reward)/mean@\d+|{ACCURACY}"
 REWARDS = r"critic/(score|rewards)/mean"
 STEP_TIME = r"timing_s/step|perf/time_per_step"
 TIMES = rf"{STEP_TIME}|timing_s/(?!testing|save_)[^/]+"
-_TRAINED = "critic/acc/mean"
 _TOKENS = r"perf/total_num_tokens|response_length/mean"
 
 _CRITIC = ("critic/vf", "critic/vpred", "critic/grad")
@@ -178,7 +177,7 @@ class History:
 
     def improves(self, _: str, left: float, __: float, last: float) -> float:
         """Return 2 if the accuracy, or where none is logged the reward, has risen with it."""
-        logged = [metric for metric in (ACCURACY, _TRAINED) if len(self.column(metric)[0]) >= 3] or [MEAN_REWARD]
+        logged = [metric for metric in (ACCURACY, TRAIN_ACCURACY) if len(self.column(metric)[0]) >= 3] or [MEAN_REWARD]
         return 1.0 + any(self._rise(metric, left, last) > 2 for metric in logged)
 
     def harder_prompts(self, _: str, left: float, first: float, last: float) -> float:
@@ -208,7 +207,7 @@ class History:
             self._finite("critic/score/max"),
         )
         size = (high.max() if len(high) else max(1.0, *rewards) if len(rewards) else math.nan) - least
-        trained, validated = self._level(_TRAINED, first - 1, last), self._level(ACCURACY, -math.inf, last)
+        trained, validated = self._level(TRAIN_ACCURACY, first - 1, last), self._level(ACCURACY, -math.inf, last)
         if math.isnan(trained):
             trained = (self._level(MEAN_REWARD, first - 1, last) - least) / max(size, 1e-9)
         unsolved = max(validated, (validated - least) / max(size, 1e-9)) < 0.9  # of an accuracy, or a reward

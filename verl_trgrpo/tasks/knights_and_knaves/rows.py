@@ -32,6 +32,7 @@ from verl_trgrpo.data.sources import (
     warn_of_test_files,
 )
 from verl_trgrpo.tasks.data_set import BuilderOptions
+from verl_trgrpo.tasks.knights_and_knaves import HUB_DATASET
 from verl_trgrpo.tasks.knights_and_knaves.logic import MAX_PEOPLE, canonical_key, parse_statements, unique_solution
 from verl_trgrpo.tasks.knights_and_knaves.puzzles import (
     Puzzle,
@@ -47,7 +48,6 @@ from verl_trgrpo.tasks.knights_and_knaves.reward import score_knights_and_knaves
 # The merge that the TR-GRPO paper trains on: arXiv 2511.00066.
 PAPER_PEOPLE, PAPER_TRAIN, PAPER_TEST = (3, 4, 5, 6, 7), 900, 100
 
-HUB_DATASET = "K-and-K/knights-and-knaves"
 # The latest commit known when this was written. The data set's licence is CC BY-NC-SA 4.0.
 HUB_REVISION = "2f68547989981b1af37cb3dde5fdefa847aa8619"
 
