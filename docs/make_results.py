@@ -46,11 +46,11 @@ from verl_trgrpo.common.files import replaced_file, write_json, write_text
 from verl_trgrpo.common.text import count_of, markdown_table
 from verl_trgrpo.compare import budget
 from verl_trgrpo.compare.arms import Run, group_arms, read_runs
-from verl_trgrpo.compare.comparison import OUTCOME, TRAIN_ACCURACY, Comparison, compare_figures, compare_runs
+from verl_trgrpo.compare.comparison import OUTCOME, Comparison, compare_figures, compare_runs
 from verl_trgrpo.compare.statistics import equivalence_p_value, paired_p_value
 from verl_trgrpo.compare.tables import comparison_tables, interval_text, markdown_tables
 from verl_trgrpo.compare.tables import difference_text as runs_text
-from verl_trgrpo.runs.metrics import GRAD_NORM, series
+from verl_trgrpo.runs.metrics import GRAD_NORM, TRAIN_ACCURACY, series
 from verl_trgrpo.runs.records import read_record
 
 DOCS = Path(__file__).parent

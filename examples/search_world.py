@@ -23,9 +23,9 @@ import pyarrow as pa
 
 from verl_trgrpo.common.files import write_text
 from verl_trgrpo.data.rows import arrow_schema, build_row
-from verl_trgrpo.data.write import DataSet
 from verl_trgrpo.retrieval.index import IndexOptions, build_index, read_manifest
 from verl_trgrpo.retrieval.server import READY
+from verl_trgrpo.tasks.data_set import DataSet
 from verl_trgrpo.tasks.search_qa import SEARCH_AGENT
 
 # The demonstration's model: weights in bf16, tokenizer, and manifest.json, which says how it was made.

@@ -8,8 +8,8 @@ from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 
-from verl_trgrpo.data.write import DataSet
 from verl_trgrpo.demos.puzzles import WARM_START
+from verl_trgrpo.tasks.data_set import DataSet
 from verl_trgrpo.tasks.knights_and_knaves.logic import permute
 from verl_trgrpo.tasks.knights_and_knaves.puzzles import (
     Puzzle,

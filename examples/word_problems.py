@@ -17,7 +17,7 @@ from typing import Any
 import pyarrow as pa
 
 from verl_trgrpo.data.rows import arrow_schema, build_row
-from verl_trgrpo.data.write import DataSet
+from verl_trgrpo.tasks.data_set import DataSet
 from verl_trgrpo.tasks.math.rows import BOXED_INSTRUCTION
 
 # Rows of the test file, demonstrations of the warm start, rows of the train file, in the order of the generator's stream: another

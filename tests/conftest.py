@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, settings
 from omegaconf import OmegaConf
 
 from tests.data.checked_files import row, truth, user, write
-from verl_trgrpo.config import CONFIG_DIRECTORIES
+from verl_trgrpo.config import OWN_CONFIGS
 from verl_trgrpo.demos.puzzles import CHECKPOINT
 from verl_trgrpo.runs.compose import DEFAULT_CONFIG, ComposedRun, compose
 from verl_trgrpo.runs.overrides import added_keys
@@ -50,7 +50,7 @@ def shipped_yaml_parsed_once() -> Iterator[None]:
     """Half of a composition's time goes into parsing some forty files of veRL and of this package again, in pure Python."""
     load, places = (
         OmegaConf.load,
-        ("/verl/trainer/config/", "/hydra/conf/", *(f"{place}/" for place in CONFIG_DIRECTORIES)),
+        ("/verl/trainer/config/", "/hydra/conf/", "/more_methods/config/", f"{OWN_CONFIGS}/"),
     )
     parsed = cache(lambda path, _changed: load(path))
 

@@ -220,7 +220,8 @@ UNTYPED = {
         "common/sandbox.py main", "data/renderer.py _opened", "data/renderer.py _rendered",
     ],
     "what the function itself has written": [
-        "data/write.py DataSet._identity", "data_check.py SeenPrompts._are_equal", "data_check.py SeenPrompts.findings",
+        "tasks/data_set.py DataSet._identity", "data/questions/repeats.py SeenPrompts._are_equal",
+        "data/questions/repeats.py SeenPrompts.remarks",
         "evaluation/response_store.py open_store", "tasks/reasoning_gym/reward.py dataset_of",
         "tasks/reasoning_gym/rows.py copied_answers", "tasks/reasoning_gym/rows.py wrong_answers",
     ],

@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 
 from verl_trgrpo.data.rows import arrow_schema, build_row
-from verl_trgrpo.data.write import DataSet
+from verl_trgrpo.tasks.data_set import DataSet
 
 # Rows of the files; demonstrations of the warm start.
 TRAIN, TEST, WARM_START = 1024, 128, 480

@@ -50,7 +50,7 @@ from verl_trgrpo import __version__
 from verl_trgrpo.common.files import file_sha256, staged_directory, write_json
 from verl_trgrpo.common.findings import raise_invalid, range_errors
 from verl_trgrpo.common.typed import read_typed
-from verl_trgrpo.data.write import MANIFEST, Manifest
+from verl_trgrpo.tasks.data_set import MANIFEST, Manifest
 from verl_trgrpo.tasks.knights_and_knaves.logic import MAX_PEOPLE
 
 Example = tuple[list[int], list[int]]  # token ids and labels

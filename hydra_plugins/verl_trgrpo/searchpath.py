@@ -3,7 +3,7 @@
 from hydra.core.config_search_path import ConfigSearchPath
 from hydra.plugins.search_path_plugin import SearchPathPlugin
 
-from verl_trgrpo.config import CONFIG_DIRECTORIES
+from verl_trgrpo.config import OWN_CONFIGS
 from verl_trgrpo.verl_plugin.resolvers import register_resolvers
 
 
@@ -12,6 +12,5 @@ class TRGRPOSearchPathPlugin(SearchPathPlugin):
 
     def manipulate_search_path(self, search_path: ConfigSearchPath) -> None:
         # Appended, not prepended: the application's own files win where names collide.
-        for directory in CONFIG_DIRECTORIES:
-            search_path.append(provider="verl-trgrpo", path=f"file://{directory}")
+        search_path.append(provider="verl-trgrpo", path=f"file://{OWN_CONFIGS}")
         register_resolvers()

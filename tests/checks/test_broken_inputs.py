@@ -17,7 +17,7 @@ from verl_trgrpo.demos.puzzles import CHECKPOINT
 
 
 def write(path, rows=200):
-    texts = [random.Random(row).randbytes(12).hex() for row in range(rows)]
+    texts = [random.Random(f"{path.name} {row}").randbytes(12).hex() for row in range(rows)]
     pq.write_table(
         pa.table(
             {

@@ -92,20 +92,24 @@ def test_a_file_in_which_no_ground_truth_can_be_read_is_an_error(sound_run, tmp_
         return [each for each in data_findings(view) if "gsm" in each.message]
 
     solutions = [f"{k}+4=<<{k}+4={k + 4}>>{k + 4}\n#### {k + 4}" for k in range(200)]
-    [finding] = found(*solutions)
-    assert finding.level is Level.ERROR and "row 0: " in finding.message and "50 of 50 rows" in finding.message
-    for wrong, level in ((80, Level.WARNING), (100, Level.ERROR)):
-        [finding] = found(*solutions[:wrong], *["7"] * (200 - wrong))
-        assert finding.level is level and f"{wrong // 4} of 50 rows" in finding.message
-    assert found(*["7"] * 3) == []
+    *single, whole = found(*solutions)
+    assert all(each.level is Level.WARNING for each in single) and "row 0: " in single[0].message
+    assert whole.level is Level.ERROR and "200 of 200 ground truths" in whole.message
+    for wrong, error in ((80, False), (100, True)):
+        *single, last = found(*solutions[:wrong], *map(str, range(200 - wrong)))
+        assert ((last.level is Level.ERROR) == error) and f"{wrong - 3} more findings" in " ".join(
+            each.message for each in [*single, last]
+        )
+    assert found(*"789") == []
 
 
 SOURCES = ("kk_3ppl", "openai/gsm8k", "cities")
 
 
-def rows_of(source):
-    """Twenty rows of a data source, with a ground truth of its kind."""
-    return [row(0, data_source=source) | ({} if str(source).startswith("kk") else truth("7"))] * 20
+def rows_of(source, split="train"):
+    """Twenty rows of a data source, with ground truths of its kind."""
+    kind = {} if str(source).startswith("kk") else None
+    return [row(i, split, data_source=source) | (truth(str(i)) if kind is None else kind) for i in range(20)]
 
 
 def sources_refused(sound_run, tmp_path, *overrides, source="trgrpo_trainer"):
@@ -139,25 +143,27 @@ def test_a_default_reward_scores_the_data_sources_without_one(sound_run, tmp_pat
 def test_many_data_sources_without_a_reward_are_counted(sound_run, tmp_path):
     write(tmp_path / "train.parquet", [row(i, data_source=f"own_{i:02}") for i in range(12)])
     found = data_findings(view_of(sound_run))
-    assert len(found) < 12 and "'own_00'" in found[0].message and "7 more" in found[-1].message
+    assert len(found) < 12 and "'own_00'" in found[0].message and "9 more" in found[-1].message
 
 
 def test_the_empty_data_source_of_deepscalers_script_is_mathematics(sound_run, tmp_path):
     write(tmp_path / "train.parquet", rows_of(""))
     [finding, *_] = data_findings(view_of(sound_run))
     assert (finding.where, finding.level) == ("data.train_files", Level.WARNING)
-    assert "20 of 20 rows" in finding.message and "scored as math" in finding.message
+    assert "row 0 and 19 more" in finding.message and "scored as math" in finding.message
     assert data_findings(view_of(sound_run, f"+{DEFAULT_REWARD_KEY}=math"))[:1] != [finding]
 
 
 def test_what_data_check_says_of_a_whole_file_is_said_of_a_run(sound_run, tmp_path):
     write(tmp_path / "train.parquet", [row(i % 20) for i in range(200)])
-    [repeated] = data_findings(view_of(sound_run))
+    repeated, *_ = data_findings(view_of(sound_run))
     assert (repeated.where, repeated.level) == ("data.train_files", Level.WARNING)
     assert "20 different prompts in 200 rows" in repeated.message
     write(tmp_path / "train.parquet", [row(i) | {"reward_model": row(i + 1)["reward_model"]} for i in range(200)])
-    [shifted] = data_findings(view_of(sound_run))
-    assert shifted.level is Level.ERROR and "50 of 50 rows" in shifted.message and "oliver1" in shifted.message
+    shifted, *_, others = data_findings(view_of(sound_run))
+    assert (
+        shifted.level is others.level is Level.ERROR and "oliver1" in shifted.message and "197 more" in others.message
+    )
     write(tmp_path / "train.parquet", [row(i) for i in range(200)])
     write(tmp_path / "test.parquet", [row(i % 20, "test") for i in range(200)])
     assert data_findings(view_of(sound_run)) == [], "test files repeat problems to sample more responses"
@@ -166,12 +172,10 @@ def test_what_data_check_says_of_a_whole_file_is_said_of_a_run(sound_run, tmp_pa
 @pytest.mark.parametrize("source", [None, ""])
 def test_a_data_source_without_a_name_is_an_error(sound_run, tmp_path, source):
     for name in ("train", "test"):
-        write(tmp_path / f"{name}.parquet", rows_of(source))
+        write(tmp_path / f"{name}.parquet", rows_of(source, name))
     view = RunView(composed([*sound_run, "actor_rollout_ref.rollout.name=vllm"], "ppo_trainer"))
-    assert summary(data_findings(view)) == [
-        ("data.train_files", Level.ERROR),
-        ("data.val_files", Level.ERROR),
-    ]
+    errors = [found for found in summary(data_findings(view)) if found[1] is Level.ERROR]
+    assert errors == [("data.train_files", Level.ERROR), ("data.val_files", Level.ERROR)]
 
 
 # What replaces row 3 of five -> a part of the error, which names the row.
@@ -183,13 +187,16 @@ ROWS = {
     "no data source": ({"data_source": None}, "data_source"),
 }
 TRUTHS = {
-    "strings": (["x"], []), "numbers": (1.0, float("nan")), "answers of a search": ({"target": ["x"]}, {"target": []}),
-}  # fmt: skip
+    "strings": ("nq", (["x"], [])),
+    "numbers": ("math", (1.0, float("nan"))),
+    "answers of a search": ("nq", ({"target": ["x"]}, {"target": []})),
+}
 
 
 @pytest.mark.parametrize("kind", TRUTHS)
 def test_an_empty_ground_truth_of_another_type_is_an_error(sound_run, tmp_path, kind):
-    write(tmp_path / "train.parquet", [row(0) | truth(gold) for gold in TRUTHS[kind]])
+    source, golds = TRUTHS[kind]
+    write(tmp_path / "train.parquet", [row(i, data_source=source) | truth(gold) for i, gold in enumerate(golds)])
     [finding] = data_findings(view_of(sound_run))
     assert finding.level is Level.ERROR and "row 1: reward_model.ground_truth" in finding.message
 
@@ -197,9 +204,10 @@ def test_an_empty_ground_truth_of_another_type_is_an_error(sound_run, tmp_path, 
 def test_a_reward_function_of_the_run_s_own_may_do_without_ground_truths(sound_run, tmp_path):
     write(tmp_path / "train.parquet", [row(0), row(1) | truth(None)])
     own = "reward.custom_reward_function.path=own.py"
-    assert summary(data_findings(view_of(sound_run, own))) == [("data.train_files", Level.WARNING)]
+    unchecked = ("reward.custom_reward_function.path", Level.NOT_CHECKED)
+    assert summary(data_findings(view_of(sound_run, own))) == [("data.train_files", Level.WARNING), unchecked]
     write(tmp_path / "train.parquet", [row(0), row(1, reward_model=None)])
-    assert summary(data_findings(view_of(sound_run, own))) == [("data.train_files", Level.ERROR)]
+    assert summary(data_findings(view_of(sound_run, own))) == [("data.train_files", Level.ERROR), unchecked]
 
 
 @pytest.mark.parametrize("suffix", [".parquet", ".jsonl"])
@@ -208,8 +216,8 @@ def test_a_reward_function_of_the_run_s_own_may_do_without_ground_truths(sound_r
 def test_what_rows_lack_is_an_error_with_file_and_row(sound_run, tmp_path, name, key, suffix):
     changes, part = ROWS[name]
     good, bad = tmp_path / f"good{suffix}", tmp_path / f"bad{suffix}"
-    write(good, [row(0)] * 5)
-    write(bad, [row(0), row(0), row(0), row(0, **changes), row(0)])
+    write(good, [row(i) for i in range(10, 15)])
+    write(bad, [*(row(i) for i in range(3)), row(3, **changes), row(4)])
     [finding] = data_findings(view_of(sound_run, f"{key}=[{good},{bad}]"))
     assert (finding.where, finding.level) == (key, Level.ERROR)
     assert finding.message.startswith(f"{key}={bad} row 3") and part in finding.message
@@ -225,8 +233,8 @@ def test_only_a_run_that_reads_ground_truths_needs_them(sound_run, tmp_path):
 def test_a_column_that_is_missing_or_of_another_type_is_an_error(sound_run, tmp_path):
     """tests/data/test_verl_files.py has every type, and the columns that veRL uses itself."""
     write(tmp_path / "train.parquet", [{"prompt": row(0)["prompt"]}])
-    [finding] = data_findings(view_of(sound_run, "data.val_files=[]"))
-    assert "data_source, reward_model" in finding.message
+    [finding, index] = data_findings(view_of(sound_run, "data.val_files=[]"))
+    assert "data_source, reward_model" in finding.message and "extra_info" in index.message
     write(tmp_path / "train.parquet", [row(0)])
     write(tmp_path / "test.parquet", [row(0, extra_info="x")])
     [finding] = data_findings(view_of(sound_run))
@@ -237,7 +245,7 @@ def test_a_column_that_is_missing_or_of_another_type_is_an_error(sound_run, tmp_
 def test_files_that_do_not_fit_together_are_an_error(sound_run, tmp_path):
     write(tmp_path / "more.parquet", [row(0) | truth(1.5)])
     files = f"data.train_files=[{tmp_path}/train.parquet,{tmp_path}/more.parquet]"
-    finding = data_findings(view_of(sound_run, files))[-1]
+    [finding] = [each for each in data_findings(view_of(sound_run, files)) if "cast" in each.message]
     assert finding.level is Level.ERROR and "reward_model.ground_truth" in finding.message
     assert f"data.train_files={tmp_path}/more.parquet" in finding.message
     # Training and validation files are not loaded together.
@@ -266,7 +274,7 @@ AGENT = "actor_rollout_ref.rollout.agent"
 
 def agents(sound_run, path, names, *overrides):
     """Return the findings about rows with these names of agent loops."""
-    write(path, [row(0, agent_name=name) for name in names])
+    write(path, [row(i, agent_name=name) for i, name in enumerate(names)])
     return data_findings(view_of(sound_run, *overrides))
 
 
@@ -274,7 +282,7 @@ def test_agent_loops_of_rows_are_those_of_the_run(sound_run, tmp_path):
     path = tmp_path / "train.parquet"
     assert agents(sound_run, path, ["single_turn_agent", "tool_agent"]) == []
     [finding] = agents(sound_run, path, ["single_turn_agent", "trgrpo_search", "trgrpo_search"])
-    assert finding.level is Level.ERROR and "row 1 and 1 more: agent_name is trgrpo_search" in finding.message
+    assert finding.level is Level.ERROR and "row 1 and 1 more: agent_name is 'trgrpo_search'" in finding.message
     assert agents(sound_run, path, ["trgrpo_search"], "agent=search_tags") == []
     [finding] = agents(sound_run, path, ["single_turn_agent", None])
     assert finding.level is Level.ERROR and "row 1: agent_name is null" in finding.message
@@ -337,3 +345,13 @@ def test_a_check_copies_no_model_into_shared_memory(sound_run, tmp_path):
     copy = Path("/dev/shm/verl-cache", hashlib.md5(str(model).encode()).hexdigest())  # where veRL would put it
     check(composed([*sound_run, f"{MODEL}.path={model}", f"{MODEL}.use_shm=true"]))
     assert not copy.exists()
+
+
+def test_ground_truths_beyond_the_limit_are_not_checked_and_what_says_so_has_the_numbers(
+    sound_run, tmp_path, monkeypatch
+):
+    monkeypatch.setattr("verl_trgrpo.checks.data_files._MOST", 10)
+    write(tmp_path / "train.parquet", [row(i) for i in range(50)])
+    [finding] = data_findings(view_of(sound_run, f"data.val_files={write(tmp_path / 'few.parquet', [row(99)])}"))
+    assert (finding.where, finding.level) == ("data.train_files", Level.NOT_CHECKED)
+    assert "10 of 50 rows were scored" in finding.message

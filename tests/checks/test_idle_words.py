@@ -19,11 +19,11 @@ from tests.conftest import composed
 from tests.verl_plugin.test_ppo_loss import LENGTHS, micro_batch, nested
 from verl_trgrpo.checks.algorithm import loss_findings
 from verl_trgrpo.checks.view import RunView
-from verl_trgrpo.config import CONFIG_DIRECTORIES
+from verl_trgrpo.config import OWN_CONFIGS
 from verl_trgrpo.core import register_shaping
 
 ACTOR = "actor_rollout_ref.actor"
-WORDS = sorted(file.stem for place in CONFIG_DIRECTORIES for file in (place / "algorithm").glob("*.yaml"))
+WORDS = sorted(file.stem for file in (OWN_CONFIGS / "algorithm").glob("*.yaml"))
 ONE = ["data.train_batch_size=64", f"{ACTOR}.ppo_mini_batch_size=64"]
 # Settings of one kind have one gradient: no loss reads the sizes and numbers of updates.
 SETTINGS = {
@@ -34,7 +34,7 @@ SETTINGS = {
     ],
 }
 # Their advantages need the replay buffer, or they change the update around the loss.
-BEYOND_THE_LOSS = {"gdpo", "constrained_grpo", "lopti", "ar_lopti"}
+BEYOND_THE_LOSS = {"lopti", "ar_lopti"}
 
 
 def spread(log_prob):
@@ -118,10 +118,10 @@ WEIGHTS = {
     "algorithm=stare ...positive=1 ...negative=0.9": (None, None),
     "algorithm=stare ...target_entropy=0.01": (None, None),
     "algorithm=rsi ...lower=0 ...upper=1e9": ("name", "name"),
-    "algorithm=tr_ha_dw shaping=fipo": ("name", None),
-    "algorithm=tr_dapo_clip shaping=stapo ...max_prob=1e-5": (None, None),
+    "algorithm=ha_dw shaping=fipo": ("name", None),
+    "algorithm=dapo_clip shaping=stapo ...max_prob=1e-5": (None, None),
     "algorithm=gspo shaping=taco ...alpha=1e-5": (None, None),
-    "algorithm=tr_ha_dw shaping=uniform": (None, None),
+    "algorithm=ha_dw shaping=uniform": (None, None),
     "algorithm=advantage_reweighting_old": (None, None),
 }
 

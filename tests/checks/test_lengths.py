@@ -95,10 +95,8 @@ def test_a_filter_that_leaves_less_than_a_step_is_an_error_of_the_training_files
     assert "30" in found[0].message and "data.train_batch_size=40" in found[0].message
 
 
-def test_prompts_that_are_not_chats_are_counted(prompts):
-    found = prompts([1, None, None])
-    assert summary(found) == [("data.train_files", Level.ERROR), ("data.val_files", Level.ERROR)]
-    assert "2 prompts" in found[0].message
+def test_prompts_that_are_not_chats_are_left_to_the_questions_about_rows(prompts):
+    assert prompts([1, None, None]) == []
 
 
 def test_files_of_one_key_are_one_data_set(tmp_path, prompts):

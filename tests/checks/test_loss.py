@@ -115,7 +115,7 @@ def drift(*overrides):
         ("tr_grpo_token_mean", f"{LOSS}.normalize=none", ["token_mean", "algorithm=tr_grpo"]),
         ("tr_grpo_reverse", f"{LOSS}.shaping.reverse=false", ["true", "algorithm=tr_grpo"]),
         ("reinforce_rej", "algorithm.adv_estimator=grpo", ["reinforce_rej", "algorithm=grpo"]),
-        ("tr_dapo_clip", f"{LOSS}.loss_mode=aspo", ["tr_grpo"]),
+        ("tr_dapo", f"{LOSS}.loss_mode=aspo", ["tr_grpo"]),
         ("ha_dw", "algorithm.ha_dw.scale=2.0", ["1.3"]),
         ("cppo", f"{ACTOR}.clip_ratio_high=5", ["10000"]),
     ],

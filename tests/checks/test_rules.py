@@ -37,7 +37,7 @@ CASES = {
     "remax_on_v1":
         (["algorithm.adv_estimator=remax"], "algorithm.adv_estimator", ERROR, "algorithm=rloo, or set trainer.use_v1=false"),
     "gdpo_on_v1": (["algorithm.adv_estimator=gdpo"],
-     "algorithm.adv_estimator", ERROR, "this project's algorithm=gdpo, or set trainer.use_v1=false"),
+     "algorithm.adv_estimator", ERROR, "algorithm=gdpo of examples/more_methods, or set trainer.use_v1=false"),
     "otb_on_v1": (["algorithm.adv_estimator=optimal_token_baseline"],
      "algorithm.adv_estimator", ERROR, "algorithm=opo, or set trainer.use_v1=false"),
     "tir_otb_on_v1": (["algorithm.adv_estimator=tir_optimal_token_baseline"],

@@ -192,7 +192,7 @@ ROOT = Path(__file__).parents[2]
 PUZZLES, SEARCHING = (
     str(ROOT / name) for name in ("recipes/knights_and_knaves/qwen2.5-3b-instruct.yaml", "examples/search_demo.yaml")
 )
-OTHERS = [f"algorithm={name}" for name in ("grpo", "dr_grpo", "dapo", "tr_dppo_kl", "ha_dw", "w_reinforce")]
+OTHERS = [f"algorithm={name}" for name in ("grpo", "dr_grpo", "dapo", "dppo_kl", "ha_dw", "w_reinforce")]
 
 
 @pytest.mark.parametrize(("source", "overrides"), [(SEARCHING, []), *((PUZZLES, [other]) for other in OTHERS)])

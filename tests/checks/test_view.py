@@ -6,8 +6,8 @@ from tests.conftest import composed
 from tests.data.checked_files import write
 from verl_trgrpo.checks import view
 from verl_trgrpo.checks.view import RunView
+from verl_trgrpo.data.questions.ask import open_data_file
 from verl_trgrpo.data.rows import SINGLE_TURN, TOOL_AGENT
-from verl_trgrpo.data.verl_files import open_as_verl
 from verl_trgrpo.tasks.search_qa import SEARCH_AGENT
 
 DEFAULT = "actor_rollout_ref.rollout.agent.default_agent_loop"
@@ -48,10 +48,10 @@ def test_files_that_are_not_known_may_have_any_agent(tmp_path, other):
 
 def test_a_file_is_opened_once(tmp_path, monkeypatch):
     opened = []
-    monkeypatch.setattr(view, "open_as_verl", lambda path: opened.append(path.name) or open_as_verl(path))
+    monkeypatch.setattr(view, "open_data_file", lambda path: opened.append(path.name) or open_data_file(path))
     named, bad = write(tmp_path / "named.jsonl", NAMED), write(tmp_path / "bad.csv", PLAIN)
     run = data(f"[{named},{bad}]", named)
     for _ in range(2):
         assert run.agents and run.rows is None and list(map(str, run.files(TRAIN))) == [str(named)]
-        assert len(run.unreadable(TRAIN)) == 1 and run.unreadable(VAL) == []
+        assert len(run.opened(TRAIN)) == 2 and len(run.files(TRAIN)) == len(run.opened(VAL)) == 1
     assert opened == ["named.jsonl", "bad.csv"]

@@ -16,7 +16,7 @@ from verl_trgrpo.cli.quickstart import QuickstartOptions, next_steps
 from verl_trgrpo.common.findings import InvalidInputError
 from verl_trgrpo.common.options import parse_options
 from verl_trgrpo.common.text import COMMAND_WORDS, typeable
-from verl_trgrpo.config import CONFIG_DIRECTORIES
+from verl_trgrpo.config import OWN_CONFIGS
 from verl_trgrpo.shell.starts import is_script
 
 ROOT = Path(__file__).parents[2]
@@ -81,7 +81,7 @@ def check_parses(command: str, monkeypatch) -> None:
     options = parsed.value.args[0]
     if hasattr(options, "configuration") and not is_script(options.config):
         source, overrides = options.configuration()
-        if source.startswith("recipes/") or any((place / f"{source}.yaml").is_file() for place in CONFIG_DIRECTORIES):
+        if source.startswith("recipes/") or (OWN_CONFIGS / f"{source}.yaml").is_file():
             composed(overrides, ROOT / source if "/" in source else source)
         else:
             assert source in ("CONFIG", "FILE", "mine.yaml"), source

@@ -12,24 +12,27 @@ from itertools import cycle
 from pathlib import Path
 
 import pytest
+from more_methods.multi_reward.advantages import dual_ascent
 
 from tests.cluster.training import ROOT, Attempt, Ended, HeldSave, overrides
-from verl_trgrpo.config import CONFIG_DIRECTORIES
-from verl_trgrpo.experimental.multi_reward.advantages import dual_ascent
+from verl_trgrpo.config import OWN_CONFIGS
 from verl_trgrpo.runs.compose import algorithm_settings
 from verl_trgrpo.runs.metrics import MetricsLog, Step
 from verl_trgrpo.verl_plugin.loss_names import WEIGHTED
 
+# Another package with words of its own, on the path.
+PLUGIN = ROOT / "examples/more_methods"
 LOSSES = [name for name in WEIGHTED if name != "vanilla"]
 
 
 def words(group):
-    return sorted(file.stem for place in CONFIG_DIRECTORIES for file in (place / group).glob("*.yaml"))
+    places = (OWN_CONFIGS, PLUGIN / "more_methods/config")
+    return sorted(file.stem for place in places for file in (place / group).glob("*.yaml"))
 
 
 OWN = ("grpo", "algorithm.adv_estimator=median", "actor_rollout_ref.actor.policy_loss.loss_mode=quadratic")
 REQUEST = "An earlier attempt:"
-# What trains for a step: each word by itself, those of the experiments, too, and each shaping with the next of veRL's losses.
+# What trains for a step: each word by itself, those of another plugin, too, and each shaping with the next of veRL's losses.
 TRAINED = [
     *((word,) for word in words("algorithm")),
     *(
@@ -97,7 +100,7 @@ def trained(tiny_run, tmp_path_factory) -> Trained:
     save = HeldSave(run_dir, len(planned))
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("VERL_USE_EXTERNAL_MODULES", "my_methods")
-        patch.setenv("PYTHONPATH", str(directory))
+        patch.setenv("PYTHONPATH", f"{directory}:{PLUGIN}")
         with Attempt(run_dir, arguments) as attempt:
             save.wait(attempt)
             broken.touch()

@@ -15,8 +15,8 @@ from tests.demos.models import load, prompt_text
 from tests.examples.tiny_wheel import tiny_wheel
 from verl_trgrpo.common.files import file_sha256
 from verl_trgrpo.common.foreign import read_foreign_json
-from verl_trgrpo.data.write import MANIFEST
 from verl_trgrpo.demos import puzzles
+from verl_trgrpo.tasks.data_set import MANIFEST
 from verl_trgrpo.tasks.knights_and_knaves.puzzles import generate_puzzles
 
 

@@ -64,7 +64,7 @@ BROKEN = {
 }
 
 # Two names for one thing.
-TWINS = {"grpo_sg": "tr_grpo", "dapo": "dapo_clip", "tr_dapo": "tr_dapo_clip"}
+TWINS = {"grpo_sg": "tr_grpo", "dapo": "dapo_clip"}
 # Groups of four: all right, one right, three right, all wrong.
 REWARDS = (1.0, 1, 1, 1, 1, 0, 0, 0, 1, 1, 1, 0, 0, 0, 0, 0)
 

@@ -18,7 +18,21 @@ ONE_STEP = (
 @pytest.mark.parametrize(
     ("words", "shown"),
     [
-        (("preview", "kk_quickstart", "data.val_files=test.parquet", *RUN, "--prompts", 2, "--samples", 2), "my_words"),
+        (
+            (
+                "preview",
+                "kk_quickstart",
+                "data.val_files=test.parquet",
+                *RUN,
+                "--prompts",
+                2,
+                "--samples",
+                2,
+                "--rare-tokens",
+                2,
+            ),
+            "my_words",
+        ),
         (("eval", "--model", CHECKPOINT, "--data", "test.parquet", "--max-tokens", 4), "my_words"),
         (("train", "kk_quickstart", "data.val_files=test.parquet", *RUN, *ONE_STEP), "global_step_1"),
         (("quickstart", *SHAPING, "trainer.total_training_steps=1"), "tr_grpo"),

@@ -24,7 +24,7 @@ def test_a_comparison_runs(tmp_path):
 
 def test_the_processor_agrees_with_itself_and_trains(capsys):
     [check] = load_scripts(ROOT / "benchmarks", "gpu_check")
-    words = ["--words", "tr_grpo", "stapo", "tr_dppo_tv", "ha_dw"]
+    words = ["--words", "tr_grpo", "stapo", "tr_dapo", "ha_dw"]
     assert check.main(["--device", "cpu", *words, "--steps", "2", "--verl-steps", "2", "--model-steps", "0"]) == 0
     lines = capsys.readouterr().out.splitlines()
     states = [line.split()[0] for line in lines[1:-1]]

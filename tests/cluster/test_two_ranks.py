@@ -71,7 +71,8 @@ class Resumed:
 def overrides(puzzles: Path, run_dir: Path) -> list[str]:
     return [
         # An estimator that remembers, of rewards that a few letters earn.
-        "algorithm=tr_ha_dw",
+        "algorithm=ha_dw",
+        "shaping=sigmoid",
         "algorithm.ha_dw.correct_from=0.1",
         # Dynamic sampling: without it, about one of eight groups of a step has equal rewards.
         "algorithm.filter_groups.enable=true",

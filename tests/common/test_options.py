@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from verl_trgrpo.common.findings import InvalidInputError
 from verl_trgrpo.common.options import Options, command_line, exit_code, parse_options
 from verl_trgrpo.common.text import escape_controls
-from verl_trgrpo.data.write import BuilderOptions
+from verl_trgrpo.tasks.data_set import BuilderOptions
 
 
 @dataclass(frozen=True, kw_only=True)

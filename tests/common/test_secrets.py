@@ -120,7 +120,7 @@ OWN, WORDS = "files of this package", "word_problems of the command line"
 READERS = {
     "checks/algorithm.py OmegaConf.load": OWN,
     "cli/doctor.py initialize_config_dir": "an empty configuration",
-    "data_check.py OmegaConf.from_dotlist": WORDS,
+    "curation/data_check.py OmegaConf.from_dotlist": WORDS,
     "evaluation/evaluate.py OmegaConf.from_dotlist": WORDS,
     "evaluation/options.py OmegaConf.from_dotlist": WORDS,
     "checks/unread.py safe_load": OWN,

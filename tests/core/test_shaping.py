@@ -114,6 +114,8 @@ def test_a_registered_function_with_parameters(clean_registry):
     assert make_shaping("cosine").bounds == pytest.approx((0.5, 1.0))
     with pytest.raises(ValueError, match=r"floor=1 is out of range; give a number in \[0, 1\)"):
         make_shaping("cosine", floor=1)
+    with pytest.raises(ValueError, match=r"flor; did you mean floor.*shaping=custom beside shaping.name=cosine"):
+        make_shaping("cosine", flor=0.2)  # registered, but not a word of the configuration
 
 
 def test_duplicates_and_bad_names_are_refused(clean_registry):

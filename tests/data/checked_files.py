@@ -5,7 +5,7 @@ import json
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from verl_trgrpo.data_check import CheckOptions, check_files
+from verl_trgrpo.curation.data_check import CheckOptions, check_files
 
 # A puzzle, the same with other names, and another one.
 STATEMENTS = "(('lying', 1), ('telling-truth', 0), ('and', ('lying', 0), ('telling-truth', 1)))"

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from tests.data import checked_files
 from tests.data.checked_files import OTHER, RENAMED, STATEMENTS, user
 from verl_trgrpo.common.files import file_sha256
-from verl_trgrpo.decontaminate import (
+from verl_trgrpo.curation.decontaminate import (
     ContaminationOptions,
     contamination_text,
     find_contamination,

@@ -98,7 +98,6 @@ OPENING = {
 ALLOWED = {
     "data/renderer.py": OPENING,
     "tasks/search_qa/loop.py": {"apply_chat_template"},  # loops run in veRL's own processes
-    "experimental/igrpo/loop.py": {"apply_chat_template"},
 }
 
 

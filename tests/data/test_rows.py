@@ -8,19 +8,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.data.checked_files import row, user, write
+from tests.data.checked_files import row, write
 from verl_trgrpo.data.rows import (
-    SINGLE_TURN,
-    Row,
     UnreadableFileError,
     arrow_schema,
     build_row,
-    check_rows,
     normalize_text,
     read_schema,
     row_keys,
 )
-from verl_trgrpo.data.verl_files import load_rows, read_rows
+from verl_trgrpo.data.verl_files import read_rows
 
 
 def good_row():
@@ -34,7 +31,7 @@ def good_row():
     )
 
 
-def test_a_built_row_has_the_layout_that_verl_reads_and_passes_the_checks():
+def test_a_built_row_has_the_layout_that_verl_reads():
     assert good_row() == {
         "data_source": "kk_3ppl",
         "prompt": [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Who is a knight?"}],
@@ -44,42 +41,7 @@ def test_a_built_row_has_the_layout_that_verl_reads_and_passes_the_checks():
         "agent_name": "searcher",
     }
     schema = arrow_schema([pa.field("n_people", pa.int64())], columns=[pa.field("agent_name", pa.string())])
-    check_rows([good_row()])
     assert pa.Table.from_pylist([good_row()], schema=schema).to_pylist() == [good_row()]
-
-
-def test_bad_rows_are_refused_with_their_position():
-    bad = good_row() | {"prompt": []}
-    accepting = good_row() | {"reward_model": {"ground_truth": {"target": ["", "a"]}}}
-    with pytest.raises(ValueError, match=r"row 1: the prompt is \[\].*row 2: .*\['', 'a'\]") as caught:
-        check_rows([good_row(), bad, accepting])
-    assert "row 0" not in str(caught.value)
-    with pytest.raises(ValueError, match="and 3 more"):
-        check_rows([bad] * 8)
-
-
-def test_loaded_rows_are_those_of_the_file_with_defaults(tmp_path):
-    path = write(tmp_path / "a.parquet", [good_row(), good_row() | {"agent_name": None}])
-    messages, truth = good_row()["prompt"], "(1) Zoey is a knight"
-    info = {"index": 4, "split": "train", "n_people": 3}
-    assert load_rows(path) == [
-        Row(0, "kk_3ppl", messages, truth, info, "searcher"),
-        Row(1, "kk_3ppl", messages, truth, info, SINGLE_TURN),
-    ]
-
-
-@pytest.mark.parametrize(
-    ("rows", "reason"),
-    [
-        ([row(0), row(1, prompt=user(" "))], r"a\.parquet: row 1: message 0"),
-        ([row(0, data_source=" ")], r"row 0: data_source is ' '"),
-        ([row(0)][:0], "no rows"),
-    ],
-)
-def test_rows_that_cannot_be_used_are_not_loaded(tmp_path, rows, reason):
-    pq.write_table(pa.Table.from_pylist(rows or [row(0)]).slice(0, len(rows)), tmp_path / "a.parquet")
-    with pytest.raises(ValueError, match=reason):
-        load_rows(tmp_path / "a.parquet")
 
 
 def test_columns_are_read_by_name_and_a_file_that_is_not_parquet_is_an_error(tmp_path):

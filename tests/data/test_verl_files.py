@@ -8,8 +8,9 @@ import pytest
 
 from tests.data.checked_files import clean, results, row, truth, write
 from verl_trgrpo.common.findings import Level
+from verl_trgrpo.data.questions.columns import RESERVED_COLUMNS, column_remarks, fits_together
 from verl_trgrpo.data.rows import UnreadableFileError
-from verl_trgrpo.data.verl_files import RESERVED_COLUMNS, column_findings, concatenation_findings, open_as_verl
+from verl_trgrpo.data.verl_files import open_as_verl
 
 
 def described(path, **features):
@@ -86,8 +87,8 @@ def test_features_that_only_metadata_tells_apart_do_not_fit_together(tmp_path, l
     table = pa.Table.from_pylist(rows)
     metadata = {"huggingface": json.dumps({"info": {"features": LABELS}})}
     pq.write_table(table.replace_schema_metadata(metadata), paths[1])
-    [finding] = concatenation_findings({path.name: open_as_verl(path) for path in paths})
-    assert (finding.level, finding.where) == (Level.ERROR, "b.parquet")
+    [finding] = fits_together({path.name: open_as_verl(path) for path in paths})
+    assert (finding.level, finding.file) == (Level.ERROR, "b.parquet")
     with pytest.raises(ValueError):
         load_in_verl(paths)
 
@@ -95,7 +96,7 @@ def test_features_that_only_metadata_tells_apart_do_not_fit_together(tmp_path, l
 def test_a_third_file_is_compared_with_all_before(tmp_path):
     rows = [row(0, ability=None), row(0), row(0, ability=1)]
     files = {f"{i}": open_as_verl(write(tmp_path / f"{i}.parquet", [made])) for i, made in enumerate(rows)}
-    assert [(found.where, found.level) for found in concatenation_findings(files)] == [("2", Level.ERROR)]
+    assert [(found.file, found.level) for found in fits_together(files)] == [("2", Level.ERROR)]
 
 
 TYPES = {
@@ -115,17 +116,17 @@ TYPES = {
 def test_types_of_the_columns_are_those_that_verl_reads(tmp_path, name):
     changes, message = TYPES[name]
     schema = open_as_verl(write(tmp_path / "a.parquet", [row(0) | changes])).schema
-    found = [finding.message for finding in column_findings("", schema)]
+    found = [message for _, _, message in column_remarks(schema)]
     assert [message in text for text in found] == ([True] if message else [])
 
 
 def test_columns_that_verl_uses_itself_are_refused():
     def levels(name):
-        columns = ["prompt", "data_source", "reward_model"]
+        columns = ["prompt", "data_source", "reward_model", "extra_info"]
         schema = pa.schema([(column, pa.null()) for column in dict.fromkeys([*columns, name])])
-        found = list(column_findings("", schema))
-        assert all(name in finding.message for finding in found)
-        return [finding.level for finding in found]
+        found = list(column_remarks(schema))
+        assert all(name in message for _, _, message in found)
+        return [level for _, level, _ in found]
 
     assert all(levels(name) == [Level.ERROR] for name in RESERVED_COLUMNS)
     assert {"responses", "input_ids", "attention_mask", "position_ids", "response_mask", "prompts", "output"} <= {
@@ -136,11 +137,11 @@ def test_columns_that_verl_uses_itself_are_refused():
 
 
 def test_the_column_of_the_prompts_may_have_the_name_that_verl_gives_it():
-    schema = pa.schema([(name, pa.null()) for name in ("raw_prompt", "data_source", "reward_model")])
-    assert list(column_findings("", schema, "raw_prompt")) == []
+    schema = pa.schema([(name, pa.null()) for name in ("raw_prompt", "data_source", "reward_model", "extra_info")])
+    assert list(column_remarks(schema, "raw_prompt")) == []
 
 
 def test_a_schema_with_a_name_twice_is_refused():
-    names = ["prompt", "data_source", "reward_model", "x", "x"]
-    [finding] = column_findings("", pa.schema([(name, pa.null()) for name in names]))
-    assert finding.level is Level.ERROR and "x" in finding.message
+    names = ["prompt", "data_source", "reward_model", "extra_info", "x", "x"]
+    [(_, level, message)] = column_remarks(pa.schema([(name, pa.null()) for name in names]))
+    assert level is Level.ERROR and "x" in message

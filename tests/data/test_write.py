@@ -9,7 +9,8 @@ import pytest
 
 from verl_trgrpo.common.files import directory_lock
 from verl_trgrpo.data.rows import arrow_schema, build_row
-from verl_trgrpo.data.write import BuilderOptions, DataSet, counts, manifest_text
+from verl_trgrpo.data.sources import counts
+from verl_trgrpo.tasks.data_set import BuilderOptions, DataSet, manifest_text
 
 
 def row(truth="1"):

@@ -42,7 +42,7 @@ def own_metrics():
         batch, old_log_prob=batch, advantages=torch.ones(2, 3), response_mask=torch.ones(2, 3),
         weighting=TokenWeighting(make_shaping("sigmoid")), clip=ClipRange(low=0.2, high=0.2),
     )  # fmt: skip
-    info = dict.fromkeys(("format_ok", "gold_unparseable", "timed_out", "cut_off"), 0)
+    info = dict.fromkeys(("format_ok", "gold_unparseable", "timed_out", "cut_off", "restated"), 0)
     weights = {f"actor/{name}" for name in loss.metrics if name.startswith("tr_")}
     return sorted({*weights, *group_metrics(["a", "a"], [0.0, 1.0], [info, info])})
 

@@ -48,7 +48,7 @@ def test_rows_that_cannot_be_evaluated_are_named(tmp_path):
     paths = [write(tmp_path / f"{name}.parquet", [row(0, **changes)]) for name, changes in files.items()]
     with pytest.raises(ValueError, match="3 problems") as caught:
         load_evaluable_rows(paths, None, 0)
-    assert all(named in str(caught.value) for named in ("'unheard_of'", "agent_name=tool_agent", "prompt.parquet"))
+    assert all(named in str(caught.value) for named in ("'unheard_of'", "agent_name is 'tool_agent'", "prompt.parquet"))
     assert load_evaluable_rows(paths[:1], None, 0, own_rewards=False)[0][0].data_source == "unheard_of"
 
 
@@ -112,12 +112,11 @@ def test_rows_without_a_name_search_where_the_run_of_the_checkpoint_does(tmp_pat
 
 
 def test_rows_may_have_the_prompt_in_another_column_and_the_loop_of_the_run(tmp_path):
-    asked = [{"role": "user", "content": "Why?"}]
-    rows = [row(0, question=asked, agent_name=name) for name in (None, "single_turn_agent")]
-    path = write(tmp_path / "a.parquet", rows)
-    [rows] = load_evaluable_rows([path], None, 0, default_agent="trgrpo_search", prompt_key="question")
-    assert [found.agent_name for found in rows] == ["trgrpo_search", "single_turn_agent"]
-    assert rows[0].messages == asked
+    asked = [{"role": "user", "content": "Is Zoey or Oliver0 a knight?"}]
+    for name, loop in ({}, "trgrpo_search"), ({"agent_name": "single_turn_agent"}, "single_turn_agent"):
+        path = write(tmp_path / "a.parquet", [row(0, question=asked, **name)])
+        [[loaded]] = load_evaluable_rows([path], None, 0, default_agent="trgrpo_search", prompt_key="question")
+        assert (loaded.agent_name, loaded.messages) == (loop, asked)
 
 
 @pytest.mark.parametrize(("column", "value"), [("images", [{"bytes": b"x"}]), ("videos", ["a.mp4"])])

@@ -8,7 +8,7 @@ from verl_trgrpo.judge.equality import equal_answers
 from verl_trgrpo.tasks import compute_score
 from verl_trgrpo.tasks.reward_input import reward_input
 
-UNDERSTOOD = {"gold_unparseable": 0.0, "timed_out": 0.0}
+UNDERSTOOD = {"gold_unparseable": 0.0, "timed_out": 0.0, "restated": 0.0}
 
 
 def score(gold, answer, **options):
@@ -146,7 +146,7 @@ QUANTITIES = (
     r"V_{\text{max}}", r"x_{\min}", "AB", "ABCD",
     r"\angle ABC",
     r"\frac{dy}{dx}",
-    r"\overline{AB}", r"\operatorname{Area}", r"\mathrm{E}[X]", "2k+3", r"\lim_{x\to 0} f(x)", r"\vec{v}",
+    r"\overline{AB}", r"\operatorname{Area}", r"\mathrm{E}[X]", r"\lim_{x\to 0} f(x)", r"\vec{v}",
 )  # fmt: skip
 
 

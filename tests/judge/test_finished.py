@@ -2,8 +2,11 @@ r"""An answer of the right value is finished: it is not the question again, and 
 
 import pytest
 
+from verl_trgrpo.core.metrics import group_metrics
 from verl_trgrpo.judge import judge_answer
 from verl_trgrpo.judge.question import read_question
+from verl_trgrpo.tasks import compute_score
+from verl_trgrpo.tasks.reward_input import reward_input
 
 # Question, gold, answers that are right, and answers of the same value that are not.
 ASKED = {
@@ -115,3 +118,13 @@ def test_a_question_that_cannot_be_read_changes_nothing():
 
 def test_other_alternatives_of_the_gold_count():
     assert judged("t^2-49", ["(t-7)(t+7)", "t^2-49"], "Factor or copy $t^2-49$.").right
+
+
+def test_a_run_sees_how_often_the_question_is_restated():
+    def info(answer):
+        given = reward_input({}, "Factor $t^2-49$.")
+        return compute_score("math", rf"\boxed{{{answer}}}", "(t-7)(t+7)", given)
+
+    infos = [info(answer) for answer in ("t^2-49", "(t-7)(t+7)", "(t-7)(t+7)+1-1", "t^2-48")]
+    assert [each["restated"] for each in infos] == [1, 0, 0, 0] and [each["acc"] for each in infos] == [0, 1, 0, 0]
+    assert group_metrics("aabb", [each["score"] for each in infos], infos)["critic/reward_echo"] == 0.25

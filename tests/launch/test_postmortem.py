@@ -4,7 +4,8 @@ import pytest
 
 from tests.pattern_steps import grows, repeated
 from tests.work import counted
-from verl_trgrpo.launch.postmortem import MemoryKills, failure, remedy_of
+from verl_trgrpo.launch.postmortem import MemoryKills, failure
+from verl_trgrpo.memory.crash import PHASES, remedy_of
 
 RANK = "\x1b[36m(WorkerDict pid={pid})\x1b[0m "
 DIED = (
@@ -166,10 +167,15 @@ def test_the_whole_message_is_kept(tmp_path, name, front):
 
 OUT = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.32 GiB.\n"
 PHASE = {
+    "optimizer step": ["update_actor", "train_mini_batch", "optimizer_step", "step"],
     "update": ["update_actor", "forward_backward_batch"],
-    "log_probs": ["compute_ref_log_prob", "infer_batch", "forward_step"],
-    "wake_up": ["update_weights", "wake_up", "create_and_map"],
-    "engine": ["init_device"],
+    "reference": ["compute_ref_log_prob", "infer_batch", "forward_step"],
+    "log-probabilities": ["compute_log_prob", "infer_batch", "forward_step"],
+    "weight sync": ["update_weights", "get_per_tensor_param", "full_tensor"],
+    "wake-up": ["update_weights", "wake_up", "create_and_map"],
+    "cache": ["init_device", "determine_available_memory"],
+    "engine start": ["init_device"],
+    "save": ["save_checkpoint"],
 }
 
 
@@ -179,7 +185,26 @@ def test_a_card_without_memory_has_a_remedy_by_the_part_of_the_step(tmp_path, ph
     (tmp_path / "log").write_text(of(f"Traceback (most recent call last):\n{frames}{OUT}"))
     told = failure(tmp_path / "log")
     assert remedy_of(phase) in told and "CUDA out of memory. Tried" in told
-    assert len({remedy_of(each) for each in (*PHASE, "")}) == 5
+    assert PHASE.keys() == PHASES.keys() and len({remedy_of(each) for each in (*PHASE, "")}) == len(PHASES) + 1
+
+
+def test_what_the_refused_block_was(tmp_path):
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model/config.json").write_text('{"vocab_size": 152064, "hidden_size": 3584}')
+    (tmp_path / "config.yaml").write_text(f"actor_rollout_ref: {{model: {{path: {tmp_path}/model}}}}\n")
+    frames = '  File "/x/y.py", line 1, in update_actor\n    call()\n'
+    for size, part in (
+        ("4.64", f"{round(4.64 * 2**30 / 2 / 152064)} tokens in 16 bits"),
+        ("1.02", "the output layer, 152064 x 3584 in 16 bits"),
+        ("0.01", ""),
+    ):
+        (tmp_path / "log").write_text(of(f"Traceback (most recent call last):\n{frames}{OUT.replace('2.32', size)}"))
+        told = failure(tmp_path / "log")
+        assert (
+            part in told
+            and "the card has too little memory (update)" in told
+            and ("for logits" in told) == ("tokens" in part)
+        )
 
 
 def kernel(tmp_path, group=0, machine=0, version=2):

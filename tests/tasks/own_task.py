@@ -79,7 +79,7 @@ from typing import Annotated
 import pyarrow as pa
 
 from verl_trgrpo.data.rows import arrow_schema, build_row
-from verl_trgrpo.data.write import BuilderOptions
+from verl_trgrpo.tasks.data_set import BuilderOptions
 
 CAPITALS = {"France": "Paris", "Italy": "Rome", "Spain": "Madrid", "Austria": "Vienna"}
 

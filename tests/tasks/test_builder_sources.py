@@ -13,7 +13,7 @@ from tests.tasks.knights_and_knaves.kk_oracle import public_row
 from tests.tasks.math.deepscaler_files import RAW
 from tests.tasks.search_qa.files import question
 from verl_trgrpo.common.options import get_type_hints
-from verl_trgrpo.data.write import NOT_ASKED_FOR
+from verl_trgrpo.data.sources import NOT_ASKED_FOR
 from verl_trgrpo.tasks.knights_and_knaves.puzzles import generate_puzzles
 from verl_trgrpo.tasks.registry import known_builders
 from verl_trgrpo.tasks.task import imported

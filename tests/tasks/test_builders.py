@@ -16,7 +16,7 @@ from tests.tasks.built_files import build, content_of, environment_for, main, ma
 from tests.tasks.knights_and_knaves.kk_oracle import write_jsonl as write_puzzles
 from tests.tasks.math.deepscaler_files import write_all
 from tests.tasks.search_qa.files import write_collection
-from verl_trgrpo.data_check import CheckOptions, check_files
+from verl_trgrpo.curation.data_check import CheckOptions, check_files
 from verl_trgrpo.tasks.knights_and_knaves.puzzles import generate_puzzles
 from verl_trgrpo.tasks.reasoning_gym.rows import ReasoningGymOptions, build_reasoning_gym
 from verl_trgrpo.tasks.registry import known_builders

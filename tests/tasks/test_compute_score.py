@@ -25,7 +25,15 @@ from verl_trgrpo.tasks.reward_input import reward_input
 
 TRUTH = "(1) Zoey is a knight\n(2) Oliver is a knave"
 RESPONSE = f"<think>a</think><answer>{TRUTH}</answer>"
-FULL_MARKS = {"score": 3.0, "acc": 1.0, "format_ok": 1.0, "f1": 1.0, "gold_unparseable": 0.0, "timed_out": 0.0}
+FULL_MARKS = {
+    "score": 3.0,
+    "acc": 1.0,
+    "format_ok": 1.0,
+    "f1": 1.0,
+    "gold_unparseable": 0.0,
+    "timed_out": 0.0,
+    "restated": 0.0,
+}
 
 
 @pytest.mark.parametrize("data_source", ["kk", "kk_logic", "kk_2ppl", "kk_12ppl"])

@@ -13,7 +13,7 @@ from tests.data.checked_files import report, write
 from tests.data.checked_files import row as checked_row
 from tests.messages import modules, texts
 from tests.tasks.own_task import write_task
-from verl_trgrpo.decontaminate import words_of
+from verl_trgrpo.curation.decontaminate import words_of
 from verl_trgrpo.evaluation.options import EvalOptions
 from verl_trgrpo.tasks import Builder, Sampling, Score, Scoring, Task, compute_score, register_task
 from verl_trgrpo.tasks import registry as tasks

@@ -22,8 +22,8 @@ from tests.tasks.test_reward_manager import asked, config_of
 from verl_trgrpo.checks.data_files import data_findings
 from verl_trgrpo.common.findings import Level
 from verl_trgrpo.data.rows import RESERVED_KEYS, Row
-from verl_trgrpo.data.verl_files import load_rows
 from verl_trgrpo.demos.puzzles import CHECKPOINT
+from verl_trgrpo.evaluation.evaluate import load_evaluable_rows
 from verl_trgrpo.evaluation.response_store import Response
 from verl_trgrpo.tasks import Score, compute_score, known_data_sources
 from verl_trgrpo.tasks.registry import find_reward
@@ -182,8 +182,8 @@ def test_files_with_reserved_keys_are_refused(sound_run, tmp_path, key, ending):
     columns = results(path)["columns"]
     assert (columns.status, columns.count) == ("error", 4)
     assert f"row 2 and 3 more: extra_info.{key}" in columns.examples[0]
-    with pytest.raises(ValueError, match=f"row 2: extra_info.{key}"):
-        load_rows(path)
+    with pytest.raises(ValueError, match=f"row 2 and 3 more: extra_info.{key}"):
+        load_evaluable_rows([path], None, 0)
 
 
 def test_a_reserved_key_that_is_null_is_accepted(sound_run, tmp_path):

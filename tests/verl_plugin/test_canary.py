@@ -27,7 +27,7 @@ STATE = "verl_trgrpo/verl_plugin/estimator_state.py"
 PRIVATE_ENGINE = "verl_trgrpo/verl_plugin/cpu/private_fsdp_engine.py"
 WRAPPER = "verl_trgrpo/verl_plugin/ppo_loss.py"
 BATCH_UPDATES = "verl_trgrpo/verl_plugin/lopti.py"
-PARTS = "verl_trgrpo/experimental/multi_reward/replay_buffer.py"
+PARTS = "examples/more_methods/more_methods/multi_reward/replay_buffer.py"
 MANAGER = "verl_trgrpo/tasks/reward_manager.py"
 
 # What is called, with the parameters that are given to it by name or by place, and the file that calls it.
@@ -59,7 +59,7 @@ CALLED = {
     ),
     "verl.experimental.agent_loop.single_turn_agent_loop.SingleTurnAgentLoop.run": (
         ("self", "sampling_params", "priority", "kwargs"),
-        "verl_trgrpo/experimental/igrpo/loop.py",
+        "examples/more_methods/more_methods/igrpo/loop.py",
     ),
     "verl.utils.import_utils.load_extern_object": (
         ("module_path", "object_name"),
@@ -103,7 +103,7 @@ def test_what_is_called_takes_these_parameters(name):
 
 ADVANTAGE = "verl.trainer.ppo.v1.trainer_base.PPOTrainer._compute_advantage"
 QUEUE = "verl.trainer.ppo.v1.agent_loop_tq"
-LOOP = "verl_trgrpo/experimental/igrpo/loop.py"
+LOOP = "examples/more_methods/more_methods/igrpo/loop.py"
 # Where veRL's own text says what is relied on: the module, class or function, what stands in it, and the file that relies on it.
 WRITTEN = (
     # What two passes and a forward pass before them need of the workers: one call that steps the scheduler and obeys the masks.
@@ -240,7 +240,7 @@ def test_reserved_columns_are_those_that_verl_s_agent_loops_use():
     from verl.experimental.agent_loop.agent_loop import AgentLoopMetrics, AgentLoopOutput
     from verl.trainer.ppo.v1.agent_loop_tq import AgentLoopWorkerTQ
 
-    from verl_trgrpo.data.verl_files import RESERVED_COLUMNS
+    from verl_trgrpo.data.questions.columns import RESERVED_COLUMNS
 
     worker = AgentLoopWorkerTQ.__ray_metadata__.modified_class
     loop = inspect.signature(worker._run_agent_loop).parameters
@@ -309,7 +309,7 @@ def test_a_new_key_of_a_row_is_found(planted):
 
 
 def test_no_column_steers_what_verl_takes_from_a_row():
-    from verl_trgrpo.data.verl_files import _REPLACED, RESERVED_COLUMNS
+    from verl_trgrpo.data.questions.columns import _REPLACED, RESERVED_COLUMNS
 
     taken = {}
     for place in ROW_READERS:
@@ -319,7 +319,9 @@ def test_no_column_steers_what_verl_takes_from_a_row():
     assert {"__rollout_n__", "__do_sample__", "priority", "reward_scores", *OF_A_ROW} <= taken.keys()
     known = {*RESERVED_COLUMNS, *_REPLACED, *OF_A_ROW}
     unknown = {key: file for key, file in taken.items() if key not in known}
-    assert unknown == {}, f"veRL {verl.__version__} takes them from a row; see RESERVED_COLUMNS in data/verl_files.py"
+    assert unknown == {}, (
+        f"veRL {verl.__version__} takes them from a row; see RESERVED_COLUMNS in data/questions/columns.py"
+    )
 
 
 def test_the_unbiased_kl_has_the_value_of_k3_and_the_gradient_of_k2():

@@ -25,6 +25,7 @@ from verl_trgrpo.core import (
 )
 from verl_trgrpo.runs.compose import algorithm_settings
 from verl_trgrpo.runs.keys import flat
+from verl_trgrpo.verl_plugin.loss_names import WEIGHTED
 
 GRPO = {
     "loss_mode": "vanilla", "estimator": "grpo", "divided_by_std": True, "aggregation": "token-mean", "entropy": False,
@@ -77,11 +78,7 @@ ALGORITHMS = {
     "tr_grpo_published": TR_GRPO | {"placement": "inside", "kl": "literal"},
     "tr_grpo_token_mean": TR_GRPO | {"normalize": "token_mean"},
     "tr_grpo_reverse": TR_GRPO | {"shaping": make_shaping("sigmoid", reverse=True)},
-    "tr_dapo_clip": TR_GRPO | CLIP_HIGHER,
     "tr_dapo": TR_GRPO | DAPO_SCRIPT,
-    "tr_ha_dw": TR_GRPO | {"estimator": "ha_dw"},
-    "tr_dppo_tv": TR_GRPO | {"loss_mode": "tr_dppo_tv"} | DPPO_TV,
-    "tr_dppo_kl": TR_GRPO | {"loss_mode": "tr_dppo_kl"} | DPPO_KL,
     "advantage_reweighting_current": shaped("linear", **AR_LOPTI_SCRIPTS),
     "advantage_reweighting_old": shaped("linear", prob_source="old", **AR_LOPTI_SCRIPTS),
     "aspo": shaped("uniform", loss_mode="aspo"),
@@ -147,7 +144,7 @@ def test_a_broken_plugin_is_not_silent():
 
 @pytest.mark.parametrize(
     ("algorithm", "stock"),
-    [*((name, False) for name in ALGORITHMS), *((name, True) for name in ("tr_grpo_published", "dr_grpo", "tr_ha_dw"))],
+    [*((name, False) for name in ALGORITHMS), *((name, True) for name in ("tr_grpo_published", "dr_grpo", "tr_dapo"))],
 )
 def test_the_switch_on_own_and_stock_configuration(algorithm, stock):
     source, word = ("ppo_trainer", f"+algorithm={algorithm}") if stock else ("trgrpo_trainer", f"algorithm={algorithm}")
@@ -175,6 +172,25 @@ def test_every_algorithm_and_every_shaping_has_a_file():
     assert {*available_shapings(), "custom"} == {
         file.name.removesuffix(".yaml") for file in (files / "shaping").iterdir()
     }
+
+
+def test_a_word_with_the_weights_of_another_needs_no_word_of_its_own():
+    """``algorithm=ha_dw shaping=sigmoid`` is that run. TR-GRPO itself and the README's combination have words."""
+
+    def point(word, *options):
+        settings = dict(algorithm_settings(word, *options))
+        mode = settings[f"{LOSS}.loss_mode"]
+        return settings | {f"{LOSS}.loss_mode": WEIGHTED.get(mode, mode)}
+
+    weights = {word: point(word).get(f"{LOSS}.shaping.name") for word in ALGORITHMS}
+    products = {
+        word: other
+        for word, shaping in weights.items()
+        for other in ALGORITHMS
+        if shaping and weights[other] is None and other in (word, word.partition("_")[2])
+        if point(other, f"shaping={shaping}", "normalize=none") == point(word)
+    }
+    assert products == {"tr_grpo": "grpo", "tr_dapo": "dapo"}
 
 
 # The others are composed with an algorithm, above.

@@ -2,41 +2,31 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable
-from functools import partial
+from collections.abc import Iterable, Iterator
+from functools import cache, partial
+from pathlib import Path
 from typing import Any
 
 from omegaconf import DictConfig
 
 from verl_trgrpo.checks.view import DATA, DATA_SET, OWN_REWARDS, TRAINING, RunView
 from verl_trgrpo.common.findings import Finding, InvalidInputError, Level, findings_of
-from verl_trgrpo.common.text import as_plain_yaml, count_of, did_you_mean
+from verl_trgrpo.common.text import as_plain_yaml, did_you_mean
 from verl_trgrpo.data.prompts import TOOLS, RolloutPrompts, agent_loops, tool_schemas
-from verl_trgrpo.data.rows import UnreadableFileError, is_chat
-from verl_trgrpo.data.verl_files import DataFile, column_findings, concatenation_findings, row_problems, spread
+from verl_trgrpo.data.questions.ask import Questions, summaries
+from verl_trgrpo.data.questions.context import TEST_ROLE, TRAIN_ROLE, Context, DataQuestion, Remark
+from verl_trgrpo.data.questions.single_rows import has_source
+from verl_trgrpo.data.rows import RawRow, UnreadableFileError, is_chat
+from verl_trgrpo.data.verl_files import DataFile
 from verl_trgrpo.runs.compose import resolved
 from verl_trgrpo.runs.keys import AGENT, REWARD, REWARD_MODEL, ROLLOUT, selected
-from verl_trgrpo.tasks.ground_truths import LITERAL_GOLDS, literal_findings, reward_findings
-from verl_trgrpo.tasks.registry import (
-    DEFAULT_REWARD_KEY,
-    default_reward_problem,
-    guessed_reward,
-    has_reward,
-    known_agent_loops,
-    known_agents,
-    unknown_source,
-)
+from verl_trgrpo.tasks.ground_truths import TaskKnowledge
+from verl_trgrpo.tasks.registry import DEFAULT_REWARD_KEY, default_reward_problem, known_agent_loops, known_agents
 from verl_trgrpo.tasks.task import imported
-from verl_trgrpo.tasks.whole_files import WholeFile
 
 _MANAGER = f"{AGENT}.agent_loop_manager_class"
-# Data sources without a reward that are named one by one.
-_MAX_SOURCES = 5
-# Rows of a file whose ground truth is scored.
-_SCORED_ROWS = 50
 _LIMIT = "data.max_prompt_length"
-# Prompts of a file that are tokenized, at most; a thousand take about a second.
+# Prompts of a file that are tokenized, and ground truths that are scored, at most; a thousand take about a second.
 _MOST = 4000
 
 
@@ -52,12 +42,64 @@ def data_findings(view: RunView) -> list[Finding]:
     for key in DATA:
         remote = [file for file in view.names(key) if "://" in file]
         findings += [Finding.not_checked(key, f"{key}={file}: is not a local file") for file in remote]
-        findings += split_findings(key, view, loops)
     training, validation = ({path.resolve() for path in view.local(key)} for key in DATA)
     if shared := sorted(path for path in training & validation if path.is_file()):
         message = f"data.val_files={shared[0]}: is one of data.train_files; validate with another file"
         findings.append(Finding.warning("data.val_files", message))
+    return findings + row_findings(view, loops)
+
+
+def row_findings(view: RunView, loops: set[str] | None) -> list[Finding]:
+    """Ask the files and all of their rows; `loops` are the names that rows may have as agent_name."""
+    config = view.config
+    scored_here = selected(config, f"{REWARD}.path") == OWN_REWARDS
+    by_model = bool(selected(config, f"{REWARD_MODEL}.enable")) and not selected(config, f"{REWARD}.path")
+    # Where a reward model alone scores the responses, veRL reads no ground truth; a function of the run's own may do without.
+    own = None if by_model else Level.WARNING if selected(config, f"{REWARD}.path") and not scored_here else Level.ERROR
+    context = Context(_knowledge(config), loops, missing_truth=own, compares=_validates(config), most_scored=_MOST)
+    questions, findings = Questions(context), list[Finding]()
+    asked: set[Path] = set()
+    for key, role in zip(DATA, (TRAIN_ROLE, TEST_ROLE), strict=True):
+        files = {str(path): file for path, file in view.opened(key).items() if path.resolve() not in asked}
+        asked |= {path.resolve() for path in view.opened(key)}
+        found = [*questions.files(role, files, str(selected(config, "data.prompt_key")))]
+        known = summaries(each for each in found if each.level is not Level.NOT_CHECKED)
+        findings += [Finding(level, key, f"{key}={text}") for level, text in known]
+        unchecked = {
+            each.message for each in found if each.level is Level.NOT_CHECKED and each.question is DataQuestion.GOLD
+        }
+        if not any(each.level is Level.ERROR for each in findings):
+            findings += [Finding.not_checked(key, f"{key}: {message}") for message in sorted(unchecked)]
+    if own and not scored_here and asked:
+        message = "ground truths were not scored, because only the rewards of this package can be asked"
+        findings.append(view.finding(f"{REWARD}.path", message, Level.NOT_CHECKED))
     return findings
+
+
+def _validates(config: DictConfig) -> bool:
+    trainer = config.trainer
+    return bool(trainer.test_freq > 0 or trainer.val_before_train or trainer.val_only)
+
+
+def _knowledge(config: DictConfig) -> TaskKnowledge:
+    """Return what is known of the rewards of the run."""
+    function = selected(config, f"{REWARD}.path")
+    if function == OWN_REWARDS:
+        return TaskKnowledge(None if default_reward_findings(config) else default_reward(config))
+    if function is None and not selected(config, f"{REWARD_MODEL}.enable"):
+        return _VerlKnowledge(has_rewards=False)
+    return TaskKnowledge(has_rewards=False)
+
+
+class _VerlKnowledge(TaskKnowledge):
+    """veRL's own rewards score the rows."""
+
+    def source_remarks(self, row: RawRow) -> Iterator[Remark]:
+        """Ask veRL whether it has a reward."""
+        source = row.get("data_source")
+        if has_source(row) and not _verl_scores(source):
+            fix = f"set {REWARD}.path={OWN_REWARDS} {REWARD}.name=compute_score, or your own"
+            yield DataQuestion.SOURCE, Level.ERROR, f"no reward for data source {source!r}: veRL has none; {fix}"
 
 
 def agent_loop_findings(config: DictConfig) -> tuple[set[str] | None, list[Finding]]:
@@ -102,111 +144,6 @@ def loop_setting_findings(view: RunView) -> list[Finding]:
     return findings
 
 
-def split_findings(key: str, view: RunView, loops: set[str] | None) -> list[Finding]:
-    """Check the files under one key, which veRL loads together; `loops` are the names that rows may have as agent_name."""
-    files = view.files(key)
-    findings = [Finding.error(key, f"{key}={error}") for error in view.unreadable(key)]
-    with_agents = any("agent_name" in file.schema.names for file in files.values())
-    for file in files.values():
-        try:
-            findings += _file_findings(key, file, view.config, loops, with_agents)
-        except UnreadableFileError as error:
-            findings.append(Finding.error(key, f"{key}={error}"))
-    compared = concatenation_findings({str(path): file for path, file in files.items()})
-    problems = [found for found in compared if found.level is Level.ERROR]
-    return findings + [Finding.error(key, f"{key}={found.where}: {found.message}") for found in problems]
-
-
-def _file_findings(
-    key: str, file: DataFile, config: DictConfig, loops: set[str] | None, with_agents: bool
-) -> list[Finding]:
-    """Check columns and rows of a file; the columns that veRL and the rewards need are read to the last row.
-
-    Args:
-        key: under which the file is named.
-        file: as veRL opens it.
-        config: of the run.
-        loops: names that rows may have as agent_name; None for any.
-        with_agents: some file under the key has the column agent_name, so that veRL fills it with null in the others.
-    """
-    prompt_key, place = str(selected(config, "data.prompt_key")), f"{key}={file.path}"
-    if not file.rows:
-        return [Finding.error(key, f"{place}: has no rows; build the file again")]
-    found = list(column_findings("", file.schema, prompt_key))
-    findings = [Finding(each.level, key, f"{place}: {each.message}") for each in found]
-    if any(each.level is Level.ERROR for each in found):
-        return findings
-    if loops is not None and with_agents and "agent_name" not in file.schema.names:
-        message = f"{place}: lacks the column agent_name, which another file has; so veRL fills in null; add the column"
-        findings.append(Finding.error(key, message))
-    # Where a reward model alone scores the responses, veRL reads no ground truth.
-    needs_truth = selected(config, f"{REWARD}.path") or not selected(config, f"{REWARD_MODEL}.enable")
-    for problem, rows, first in row_problems(file, prompt_key, loops):
-        empty = problem.startswith("reward_model.ground_truth")
-        if problem.startswith("reward_model") and not needs_truth:
-            continue
-        fix = f"the run has {', '.join(sorted(loops))}" if loops and problem.startswith("agent") else "correct the file"
-        more = f" and {rows - 1} more" if rows > 1 else ""
-        # A reward function of the run's own may do without.
-        may_lack = empty and selected(config, f"{REWARD}.path") not in (None, OWN_REWARDS)
-        level = Level.WARNING if may_lack else Level.ERROR
-        findings.append(Finding(level, key, f"{place} row {first}{more}: {problem}; {fix}"))
-    findings += _source_findings(key, file, config)
-    wrong = any(each.level is Level.ERROR for each in findings)
-    return findings if wrong else findings + _gold_findings(key, file, config)
-
-
-def _gold_findings(key: str, file: DataFile, config: DictConfig) -> list[Finding]:
-    """Check some rows by their reward, and the rows of the file together, as `data check` does.
-
-    The reward understands a ground truth, which is the prompt's own, and gives full marks to who states it.
-    """
-    if selected(config, f"{REWARD}.path") != OWN_REWARDS or default_reward_findings(config):
-        return []
-    prompt_key, default = str(selected(config, "data.prompt_key")), default_reward(config)
-    place = f"{key}={file.path}"
-    read = file.sample([prompt_key, "data_source", "reward_model", "extra_info"], _MOST)
-    rows = [({**row, "prompt": row.get(prompt_key)}, f"{place} row {number}") for number, row in read.items()]
-    scored = [rows[number] for number in spread(len(rows), _SCORED_ROWS)]
-    found: dict[str, list[Finding]] = {}
-    for row, where in scored:
-        for name, finding in reward_findings(row, where, default):
-            if name != "data source" and finding.level is not Level.NOT_CHECKED:
-                found.setdefault(name, []).append(finding)
-    findings = []
-    for name, (first, *others) in found.items():
-        count = 1 + len(others)
-        wrong = name == "reward of gold" or first.level is Level.ERROR
-        many = [*literal_findings(key, count, len(scored))] if name == LITERAL_GOLDS else wrong and count == len(scored)
-        level = Level.ERROR if many else Level.WARNING
-        message = f"{first.where}: {first.message} ({count} of {len(scored)} rows that were scored)"
-        findings.append(Finding(level, key, f"{message}; `verl-trgrpo data check` names all"))
-    whole = WholeFile(default)
-    for row, where in rows:
-        whole.add(row, where)
-    # Published test files repeat each problem, to sample several responses of it.
-    together = [finding for name, finding in whole.findings(place) if key == DATA[0] or name != "duplicates"]
-    return findings + [Finding(finding.level, key, f"{finding.where}: {finding.message}") for finding in together]
-
-
-def _source_findings(key: str, file: DataFile, config: DictConfig) -> list[Finding]:
-    """Check that the run scores each data source of a file, and say how many rows have none, if they are scored."""
-    counted: Counter[Any] = Counter()
-    for part in file.tables(["data_source"]):
-        counted.update({each["values"]: each["counts"] for each in part["data_source"].value_counts().to_pylist()})
-    sources = {*counted}
-    without = {source: reason for source in sorted(sources - {None}) if (reason := _no_reward(config, source))}
-    shown = [*without.values()][:_MAX_SOURCES]
-    if others := [*without][_MAX_SOURCES:]:
-        shown.append(f"no reward for {len(others)} more data sources, such as {others[0]!r}")
-    findings = [Finding.error(key, f"{key}={file.path}: {reason}") for reason in shown]
-    own = selected(config, f"{REWARD}.path") == OWN_REWARDS
-    if own and "" in sources and (guess := guessed_reward("", default_reward(config))):
-        rows = f"{counted['']} of {file.rows} rows"
-        findings.append(Finding.warning(key, f"{key}={file.path}: {guess} ({rows})"))
-    return findings
-
-
 def default_reward(config: DictConfig) -> Any:
     """Return the data source whose reward scores those that have none, as the run's reward function gets it, or None."""
     return selected(config, DEFAULT_REWARD_KEY) if selected(config, f"{REWARD}.path") == OWN_REWARDS else None
@@ -218,18 +155,7 @@ def default_reward_findings(config: DictConfig) -> list[Finding]:
     return [Finding.error(DEFAULT_REWARD_KEY, f"{DEFAULT_REWARD_KEY}={default}: {problem}")] if problem else []
 
 
-def _no_reward(config: DictConfig, source: str) -> str:
-    """Return why the run's reward function does not score a data source, and what to do; "" if it does."""
-    function = selected(config, f"{REWARD}.path")
-    if function == OWN_REWARDS:
-        default = default_reward(config)
-        return "" if default or has_reward(source) else f"{unknown_source(source)}, or register one (docs/data.md)"
-    if function is None and not selected(config, f"{REWARD_MODEL}.enable") and not _verl_scores(source):
-        fix = f"set {REWARD}.path={OWN_REWARDS} {REWARD}.name=compute_score, or your own"
-        return f"no reward for data source {source!r}: veRL has none; {fix}"
-    return ""
-
-
+@cache
 def _verl_scores(source: str) -> bool:
     """Ask veRL itself, whose data sources are a chain of ifs."""
     from verl.utils.reward_score import default_compute_score
@@ -280,13 +206,7 @@ def _split_findings(key: str, files: Iterable[DataFile], prompts: RolloutPrompts
             return [Finding.error(key, f"{key}={error}")]
         if unknown:
             findings.append(Finding.not_checked(_LIMIT, f"{_LIMIT}: prompts of {place} not compared; {unknown}"))
-        others = [number for number, row in rows.items() if not _is_rendered(row.get(config.data.prompt_key))]
-        if others:
-            count = count_of(len(others), "prompt")
-            message = (
-                f"{place} row {others[0]}: {count} not a list of chat messages; build the file again (docs/data.md)"
-            )
-            findings.append(Finding.error(key, message))
+        others = [number for number, row in rows.items() if not is_chat(row.get(config.data.prompt_key))]
         total += file.rows - len(others)
         numbers = sorted(rows.keys() - set(others))
         try:
@@ -299,12 +219,6 @@ def _split_findings(key: str, files: Iterable[DataFile], prompts: RolloutPrompts
             return [*findings, Finding.error(key, f"{place} row {number}: {reason}; correct the row")]
         lengths += [each for each in found if isinstance(each, int)]
     return findings + (_length_findings(key, total, lengths, config) if lengths else [])
-
-
-def _is_rendered(prompt: Any) -> bool:
-    """Return whether a chat template gets a prompt: messages whose content is a string, or a list of parts."""
-    parts = isinstance(prompt, list) and all(isinstance(message.get("content"), list) for message in prompt)
-    return is_chat(prompt) or bool(prompt and parts)
 
 
 def _sample(file: DataFile, config: DictConfig) -> tuple[dict[int, dict[str, Any]], str]:

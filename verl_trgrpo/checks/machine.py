@@ -43,6 +43,7 @@ from verl_trgrpo.runs.keys import (
     selected,
 )
 from verl_trgrpo.runs.weights import parameter_count
+from verl_trgrpo.tasks import GIVEN_WITH_MODEL
 from verl_trgrpo.tasks.registry import known_options
 from verl_trgrpo.verl_plugin.cpu import lacking_variables
 
@@ -67,9 +68,8 @@ _CPUS_PER_GPU, _OTHER_CPUS = 3, 2
 # A module that loads a model of its own may take longer; veRL will load it.
 _SECONDS = 120.0
 _SAMPLER = "trainer.v1.sampler.custom_sampler"
-# What veRL's reward managers call a reward function with, and what is added where a model judges.
+# What veRL's reward managers call a reward function with; GIVEN_WITH_MODEL is added where a model judges.
 _GIVEN = ("data_source", "solution_str", "ground_truth", "extra_info")
-_GIVEN_WITH_MODEL = ("reward_router_address", "reward_model_tokenizer")
 
 # Writes a line for each object: why it cannot be used, as JSON.
 PROGRAM = """
@@ -303,7 +303,7 @@ def _own_objects(view: RunView) -> Iterator[_Object]:
     own_manager = view[f"{MANAGER}.source"] == "importlib" and view[f"{MANAGER}.module.path"] != OWN_MANAGER
     if path := view[f"{REWARD}.path"]:
         options = selected(config, f"{REWARD}.reward_kwargs") or {}
-        given = (*_GIVEN, *(_GIVEN_WITH_MODEL if view[f"{REWARD_MODEL}.enable"] else ()), *map(str, options))
+        given = (*_GIVEN, *(GIVEN_WITH_MODEL if view[f"{REWARD_MODEL}.enable"] else ()), *map(str, options))
         yield _Object(f"{REWARD}.path", path, str(view[f"{REWARD}.name"]), () if own_manager else given)
     if own_manager:
         yield _Object(f"{MANAGER}.module.path", str(view[f"{MANAGER}.module.path"]), str(view[f"{MANAGER}.name"]))

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from functools import partial
 
-from verl_trgrpo.checks.tables import Rule
+from verl_trgrpo.checks.estimators import OF_GROUPS
+from verl_trgrpo.checks.tables import HAS_LORA, SEPARATE, Rule
 from verl_trgrpo.checks.view import OWN_MANAGER, OWN_REWARDS
 from verl_trgrpo.common.findings import Level
 from verl_trgrpo.core.off_policy_shapings import COEFFICIENTS
@@ -16,19 +17,12 @@ from verl_trgrpo.data.rows import CUT_OFF
 from verl_trgrpo.tasks.task import Score
 
 _Warning = partial(Rule, level=Level.WARNING)
-# Estimators that compare the responses of a group.
-_OF_GROUPS = (
-    "grpo", "tr_grpo", "reinforce_rej", "ha_dw", "rloo", "opo", "grpo_passk", "gpg", "reinforce_plus_plus_baseline",
-    "optimal_token_baseline", "maxrl",
-)  # fmt: skip
 # Parts of this package's rewards; `reward` is veRL's name for the sum.
 _METRICS = ("reward", *Score(0.0, acc=0.0).as_dict(), CUT_OFF, "overlong_reward", "overlong")
 # Token weights that depend on p, or on the entropy.
 _WEIGHS_P = "loss.shaping.name not in (None, 'uniform', 'random_subset')"
 _BUFFER = "'group_metrics_buffer' not in (sampler.custom_sampler.path or '')"
 _LONGEST = "reward.reward_kwargs.max_resp_len"
-_SEPARATE = "trainer.v1.trainer_mode == 'separate_async'"
-_HAS_LORA = "(model.lora_rank or 0) > 0"
 # Below it the likeliest token alone is nearly always all that is left.
 _TINY_TOP_P = 0.1
 _ADDED_MEANS = "veRL adds up the means of micro-batches, so the gradient grows with their number"
@@ -85,7 +79,7 @@ RULES = {
         "token weights use the probabilities at this temperature, and their constants were chosen for about 1 "
         "(docs/shapings.md); set <rollout.temperature>=1.0, or tune the constants of the shaping", asked=_WEIGHS_P),
     "remax_on_v1": _not_on_v1("remax", "the reward of a greedy response to each prompt", "use algorithm=rloo"),
-    "gdpo_on_v1": _not_on_v1("gdpo", "the parts of the reward", "use this project's algorithm=gdpo"),
+    "gdpo_on_v1": _not_on_v1("gdpo", "the parts of the reward", "use algorithm=gdpo of examples/more_methods"),
     "otb_on_v1": _not_on_v1("optimal_token_baseline", "the sums of squared probabilities", "use algorithm=opo"),
     "tir_otb_on_v1": _not_on_v1("tir_optimal_token_baseline", "the sums of squared probabilities", "use algorithm=opo"),
     "geo_mean_dynamic_batches": _Warning(
@@ -99,7 +93,7 @@ RULES = {
         "loss.loss_mode", "loss.dro_beta not in (None, 0)",
         "there is no penalty; set <loss.dro_beta>=1.0, or another number above 0", asked="loss.loss_mode == 'dro'"),
     "group_of_one": Rule(
-        "rollout.n", f"algorithm.adv_estimator not in {_OF_GROUPS}",
+        "rollout.n", f"algorithm.adv_estimator not in {OF_GROUPS}",
         "{algorithm.adv_estimator} compares the responses of a group, and a group of one has none to compare; set <rollout.n>=5 "
         "or more", asked="rollout.n == 1"),
     "coefficient_beside_a_ratio": Rule(
@@ -277,29 +271,29 @@ RULES = {
     "lora_alpha_of_zero": Rule(
         "model.lora_alpha", "model.lora_alpha != 0",
         "the adapter is multiplied by 0 and learns nothing; set <model.lora_alpha>={= 2 * model.lora_rank}, twice its rank",
-        asked=_HAS_LORA),
+        asked="(model.lora_rank or 0) > 0"),
     "separate_batches": Rule(
         "trainer.v1.trainer_mode",
         "data.train_batch_size == trainer.v1.separate_async.parameter_sync_step * actor.ppo_mini_batch_size",
         "veRL takes {data.train_batch_size} only if it is {trainer.v1.separate_async.parameter_sync_step} times "
         "{actor.ppo_mini_batch_size}; set <data.train_batch_size>="
-        "{= trainer.v1.separate_async.parameter_sync_step * actor.ppo_mini_batch_size}", asked=_SEPARATE, v1=True),
+        "{= trainer.v1.separate_async.parameter_sync_step * actor.ppo_mini_batch_size}", asked=SEPARATE, v1=True),
     "separate_nodes": Rule(
-        "rollout.nnodes", "rollout.nnodes > 0", f"{_OWN_GPUS}; set <rollout.nnodes>=1 or more", asked=_SEPARATE, v1=True),
+        "rollout.nnodes", "rollout.nnodes > 0", f"{_OWN_GPUS}; set <rollout.nnodes>=1 or more", asked=SEPARATE, v1=True),
     "separate_gpus": Rule(
         "rollout.n_gpus_per_node", "rollout.n_gpus_per_node > 0",
-        f"{_OWN_GPUS}; set <rollout.n_gpus_per_node>=1 or more", asked=_SEPARATE, v1=True),
+        f"{_OWN_GPUS}; set <rollout.n_gpus_per_node>=1 or more", asked=SEPARATE, v1=True),
     "separate_weights": Rule(
         "rollout.checkpoint_engine.backend", "rollout.checkpoint_engine.backend != 'naive'",
         "this backend carries no weights to other GPUs; set <rollout.checkpoint_engine.backend>=nccl",
-        asked=_SEPARATE, v1=True),
+        asked=SEPARATE, v1=True),
     "separate_reward_model": Rule(
         "reward_model.enable_resource_pool", "reward_model.enable_resource_pool",
-        "a rollout of its own never leaves GPUs to the reward model", asked=f"{_SEPARATE} and reward_model.enable", v1=True),
+        "a rollout of its own never leaves GPUs to the reward model", asked=f"{SEPARATE} and reward_model.enable", v1=True),
     "separate_lora": Rule(
         "trainer.v1.trainer_mode", "model.lora.merge",
         "a rollout of its own gets the weights of the base model and no adapter, so it never samples from what is trained "
-        "(veRL issue 7495)", asked=f"{_SEPARATE} and {_HAS_LORA}", v1=True),
+        "(veRL issue 7495)", asked=f"{SEPARATE} and {HAS_LORA}", v1=True),
     "older_weights": _Warning(
         "trainer.v1.trainer_mode", "correction.rollout_is is not None or correction.rollout_rs is not None",
         "responses come from older weights than those that are trained, which is not corrected; set "

@@ -6,26 +6,15 @@ memory and the record of a run belong here, in which a reader may trust in vain;
 
 from __future__ import annotations
 
-from verl_trgrpo.checks.tables import Switch
+from verl_trgrpo.checks.estimators import WITHOUT_DISCOUNT, WITHOUT_STD
+from verl_trgrpo.checks.tables import HAS_LORA, SEPARATE, Switch
 
-# Estimators that take no standard deviation, or always the same one, and those that do not discount.
-_WITHOUT_STD = (
-    "gae", "remax", "rloo", "rloo_vectorized", "opo", "gpg", "reinforce_plus_plus", "reinforce_plus_plus_baseline",
-    "optimal_token_baseline", "tir_optimal_token_baseline", "reinforce_rej", "w_reinforce", "raft", "maxrl",
-)  # fmt: skip
-_WITHOUT_DISCOUNT = (
-    "grpo", "grpo_vectorized", "grpo_passk", "gdpo", "remax", "rloo", "rloo_vectorized", "opo", "gpg",
-    "reinforce_plus_plus_baseline", "optimal_token_baseline", "tir_optimal_token_baseline", "tr_grpo", "reinforce_rej", "ha_dw",
-    "w_reinforce", "raft", "maxrl",
-)  # fmt: skip
 # Losses without a clip range, and those with one that do not clip a second time.
 _WITHOUT_CLIP = ("gpg", "kl_cov", "dro", "sapo")
 _WITHOUT_DUAL_CLIP = (*_WITHOUT_CLIP, "gspo", "clip_cov", "geo_mean", "cispo")
 # Loggers that show the responses of a validation.
 _TABLES = ("wandb", "swanlab", "mlflow", "trackio", "clearml", "tensorboard", "vemlp_wandb")
-_HAS_LORA = "(model.lora_rank or 0) > 0 or (model.lora.rank or 0) > 0 or model.lora_adapter_path is not None"
 _VALIDATES = "(trainer.test_freq > 0 or trainer.val_before_train)"
-_SEPARATE = "trainer.v1.trainer_mode == 'separate_async'"
 _SAVED = "trainer.max_actor_ckpt_to_keep trainer.default_hdfs_dir actor.checkpoint.save_contents"
 
 
@@ -51,11 +40,11 @@ SWITCHES = {
         "<actor.use_kl_loss>=true", without="*.strategy *.fsdp_config.*"),
     "pf_ppo": Switch("algorithm.pf_ppo.*", "algorithm.use_pf_ppo", "rows are not redrawn; "),
     "discount": Switch(
-        "algorithm.gamma algorithm.lam", f"algorithm.adv_estimator not in {_WITHOUT_DISCOUNT}", "it does not discount"),
+        "algorithm.gamma algorithm.lam", f"algorithm.adv_estimator not in {WITHOUT_DISCOUNT}", "it does not discount"),
     "lambda": Switch("algorithm.lam", "algorithm.adv_estimator != 'reinforce_plus_plus'"),
     "w_reinforce": Switch("algorithm.w_reinforce.*", "algorithm.adv_estimator == 'w_reinforce'"),
     "ha_dw": Switch("algorithm.ha_dw.*", "algorithm.adv_estimator == 'ha_dw'"),
-    "standard_deviation": Switch("algorithm.norm_adv_by_std_in_grpo", f"algorithm.adv_estimator not in {_WITHOUT_STD}"),
+    "standard_deviation": Switch("algorithm.norm_adv_by_std_in_grpo", f"algorithm.adv_estimator not in {WITHOUT_STD}"),
     "importance": Switch(
         "correction.rollout_is_*", "correction.rollout_is is not None", "; set <correction.rollout_is>=token or sequence"),
     "rejection": Switch(
@@ -81,7 +70,7 @@ SWITCHES = {
         "sampler.max_off_policy_threshold sampler.max_off_policy_strategy", "trainer.v1.trainer_mode != 'sync'",
         "responses are never of older weights"),
     "colocate_async": Switch("trainer.v1.colocate_async.*", "trainer.v1.trainer_mode == 'colocate_async'"),
-    "separate_async": Switch("trainer.v1.separate_async.* actor_rollout_ref.hybrid_engine", _SEPARATE),
+    "separate_async": Switch("trainer.v1.separate_async.* actor_rollout_ref.hybrid_engine", SEPARATE),
     "correct_from": Switch(
         "sampler.sampler_kwargs.correct_from", "sampler.sampler_kwargs.success_rate", "; use a shaping that takes success_rate"),
     "skip_rollout": Switch(
@@ -118,11 +107,11 @@ SWITCHES = {
     "fused_kernels": _replaced("actor.use_fused_kernels", "model.use_fused_kernels"),
     "shuffled_updates": Switch("actor.data_loader_seed", "actor.shuffle"),
     "lora": Switch(
-        "rollout.layered_summon model.lora_alpha model.target_modules model.exclude_modules model.lora.*", _HAS_LORA,
+        "rollout.layered_summon model.lora_alpha model.target_modules model.exclude_modules model.lora.*", HAS_LORA,
         "there is no adapter ({model.lora_rank}); set <model.lora_rank> to the adapter's rank"),
     # Rollouts, data and rewards.
     "rollout_gpus": Switch(
-        "rollout.n_gpus_per_node rollout.nnodes", _SEPARATE, "responses are sampled on the GPUs of the trainer; "),
+        "rollout.n_gpus_per_node rollout.nnodes", SEPARATE, "responses are sampled on the GPUs of the trainer; "),
     "greedy_validation": Switch(
         "validation.top_p validation.top_k", "validation.temperature > 0",
         "validation is greedy; set <validation.temperature>=1.0"),

@@ -30,6 +30,9 @@ SECTIONS = {
     "ray_init": "ray_kwargs.ray_init", "ref": keys.REF, "reward_function": keys.REWARD, "reward_model": keys.REWARD_MODEL,
     "rollout": keys.ROLLOUT, "sampler": "trainer.v1.sampler", "validation": f"{keys.ROLLOUT}.val_kwargs",
 }  # fmt: skip
+# Conditions of several rows. A LoRA adapter is one of FSDP, one of Megatron, or one that is loaded.
+SEPARATE = "trainer.v1.trainer_mode == 'separate_async'"
+HAS_LORA = "((model.lora_rank or 0) > 0 or (model.lora.rank or 0) > 0 or model.lora_adapter_path is not None)"
 # What a condition may ask of the view of a run beside its settings.
 FACTS = (
     "data_parallel", "decoder", "gpus", "loggers", "longest", "may_call_tools", "needs_critic", "rows",

@@ -16,8 +16,9 @@ from verl_trgrpo.common.foreign import ForeignFileError
 from verl_trgrpo.common.text import as_plain_yaml
 from verl_trgrpo.common.typed import read_typed
 from verl_trgrpo.data.prompts import ModelConfig, RolloutPrompts, default_agent_of
+from verl_trgrpo.data.questions.ask import open_data_file
 from verl_trgrpo.data.rows import SINGLE_TURN, UnreadableFileError
-from verl_trgrpo.data.verl_files import DataFile, matching_files, open_as_verl
+from verl_trgrpo.data.verl_files import DataFile, matching_files
 from verl_trgrpo.runs.compose import ComposedRun, changed_values, loggers_of
 from verl_trgrpo.runs.keys import ACTOR, LOSS, MODEL, MODEL_PATH, selected
 from verl_trgrpo.runs.run_directory import is_finished
@@ -154,11 +155,7 @@ class RunView:
 
     def files(self, key: str) -> dict[Path, DataFile]:
         """Return the files under a key that veRL can open here. The first call imports `datasets`, which takes a second."""
-        return {path: file for path, file in self._found(key).items() if isinstance(file, DataFile)}
-
-    def unreadable(self, key: str) -> list[UnreadableFileError]:
-        """Return the reasons why veRL cannot open other existing files under a key."""
-        return [file for file in self._found(key).values() if isinstance(file, UnreadableFileError)]
+        return {path: file for path, file in self.opened(key).items() if isinstance(file, DataFile)}
 
     def complete(self, *keys: str) -> bool:
         """Return True if every file under the keys is on this machine and can be opened."""
@@ -254,12 +251,10 @@ class RunView:
         except ValueError as error:
             return str(error)
 
-    def _found(self, key: str) -> dict[Path, DataFile | UnreadableFileError]:
+    def opened(self, key: str) -> dict[Path, DataFile | UnreadableFileError]:
+        """Return the files under a key that are here, as veRL opens them, or the reason why it cannot."""
         paths = [path for path in self.local(key) if path.is_file()]
         for path in paths:
             if path not in self._opened:
-                try:
-                    self._opened[path] = open_as_verl(path)
-                except UnreadableFileError as error:
-                    self._opened[path] = error
+                self._opened[path] = open_data_file(path)
         return {path: self._opened[path] for path in paths}

@@ -9,13 +9,13 @@ from typing import Any, get_type_hints
 from verl_trgrpo.common.options import parse_options
 from verl_trgrpo.common.progress import interruptible
 from verl_trgrpo.common.text import show
-from verl_trgrpo.data_check import CheckOptions
-from verl_trgrpo.decontaminate import ContaminationOptions
+from verl_trgrpo.curation.data_check import CheckOptions
+from verl_trgrpo.curation.decontaminate import ContaminationOptions
 
 
 def build(words: Sequence[str]) -> int:
     """Build the Parquet files of a task, the first of `words`, with the task's own builder and its options."""
-    from verl_trgrpo.data.write import manifest_text
+    from verl_trgrpo.tasks.data_set import manifest_text
     from verl_trgrpo.tasks.registry import known_builders
     from verl_trgrpo.tasks.task import imported
 
@@ -50,7 +50,7 @@ def check(options: CheckOptions) -> int:
       0 no errors, 1 errors (with --strict also warnings), 2 invalid input
     """
     from verl_trgrpo.common.findings import Level
-    from verl_trgrpo.data_check import check_files
+    from verl_trgrpo.curation.data_check import check_files
 
     with interruptible() as progress:
         report = check_files(options, progress)
@@ -73,7 +73,7 @@ def decontaminate(options: ContaminationOptions) -> int:
     exit codes:
       0 nothing found, or --out written; 1 contaminated rows found and not removed; 2 invalid input
     """
-    from verl_trgrpo.decontaminate import contamination_text, find_contamination, write_clean
+    from verl_trgrpo.curation.decontaminate import contamination_text, find_contamination, write_clean
 
     with interruptible() as progress:
         found = find_contamination(options, progress)

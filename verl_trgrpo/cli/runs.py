@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import tyro
 
-from verl_trgrpo.common.findings import Level
-from verl_trgrpo.common.text import count_of, from_here, show
+from verl_trgrpo.common.findings import InvalidInputError, Level
+from verl_trgrpo.common.text import count_of, from_here, shorten, show
 from verl_trgrpo.runs.compose import DEFAULT_CONFIG
 from verl_trgrpo.runs.metrics import read_run
 from verl_trgrpo.shell.starts import is_script
@@ -169,7 +169,11 @@ def _validated(start: ScriptStart, options: ValidateOptions) -> CheckReport:
 
     if start.line:
         show(f"line {start.line}: python3 -m verl.trainer.main_ppo, {count_of(len(start.overrides), 'override')}")
-    composed, need_files = compose(start.source, start.overrides), not options.no_files
+    try:
+        composed = compose(start.source, start.overrides)
+    except InvalidInputError as error:
+        raise InvalidInputError([*(each.message for each in start.findings), *error.messages]) from error
+    need_files = not options.no_files
     found = [*start.findings, *check.early_findings(composed, need_files)]
     early = [finding for finding in found if finding.level is Level.ERROR]
     if early:
@@ -206,9 +210,9 @@ def health(options: HealthOptions) -> int:
 
     exit codes:
       0 sound, 1 a signal stands at the last step, or took a share of the run that counts,
-      2 the path holds no metrics
+      2 the path holds no metrics, 3 nothing can be judged: no metric has a name that veRL or this package logs
     """
-    from verl_trgrpo.runs.health import judge, unjudged
+    from verl_trgrpo.runs.health import is_known, judge, unjudged
 
     if not options.path.exists():
         raise ValueError(f"{options.path} does not exist; name a run directory or a file of veRL's file logger")
@@ -218,16 +222,35 @@ def health(options: HealthOptions) -> int:
             f"{options.path} holds no metrics; give a run directory with metrics-N.jsonl, or the file that veRL's logger "
             "`file` wrote (trainer.logger=[console,file], VERL_FILE_LOGGER_PATH)"
         )
+    if not is_known(steps):
+        names = sorted({name for step in steps for name in step.metrics})
+        shown = ", ".join(map(shorten, names[:5])) or "none"
+        show(f"{len(steps)} steps: nothing here can be judged, as no metric ({shown}) has a name that veRL logs")
+        return 3
     findings = judge(steps)
     for branch in abandoned:
         show(f"left    {branch.text}, before which the run went back")
     for finding in findings:
         state = (
-            "note  " if finding.signal.note else "stands" if finding.stands else "lost  " if finding.lost else "over  "
+            "note  "
+            if finding.signal.note
+            else "machine"
+            if finding.signal.machine and finding.stands
+            else "stands"
+            if finding.stands
+            else "lost  "
+            if finding.lost
+            else "over  "
         )
         show(f"{state}  {finding.message}")
         if finding.stands or finding.lost:
             show(f"        {finding.remedy}")
+    from verl_trgrpo.memory.growth import coming_wall
+    from verl_trgrpo.memory.run import card_of_run
+
+    gb = card_of_run(options.path)
+    if gb and (wall := coming_wall([(step.number, step.metrics) for step in steps], gb)):
+        show(f"coming  {wall.message}")
     sick = sum(finding.is_sick for finding in findings)
     count = sum(step.number > 0 for step in steps)  # a validation may come before the first
     missing = "; not judged: " + ", ".join(unjudged(steps)) if not sick and unjudged(steps) else ""

@@ -11,7 +11,7 @@ from statistics import fmean, linear_regression
 
 from verl_trgrpo.compare.arms import Run
 from verl_trgrpo.compare.statistics import Estimate, equivalence_p_value, holm, mean_interval, paired_p_value
-from verl_trgrpo.runs.metrics import GRAD_NORM, Step, series
+from verl_trgrpo.runs.metrics import GRAD_NORM, TRAIN_ACCURACY, Step, series
 
 # Figures of a run: name and meaning.
 FIGURES = {
@@ -26,7 +26,6 @@ FIGURES = {
     "entropy": "mean entropy of the sampled tokens over the last five steps, nats",
     "response_length": "mean tokens of a response over the last five steps",
 }
-TRAIN_ACCURACY = "critic/acc/mean"
 # The primary outcome of a study's primary arm.
 OUTCOME = "final_accuracy"
 # Figures that are tested against the baseline.

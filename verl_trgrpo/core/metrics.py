@@ -136,6 +136,7 @@ _SHARES_OF_INFOS = {
     "critic/gold_unreadable_frac": "gold_unparseable",
     "critic/timed_out_frac": "timed_out",
     "critic/cut_off_frac": "cut_off",
+    "critic/reward_echo": "restated",
 }
 
 
@@ -149,11 +150,12 @@ def group_metrics(
         rewards: (batch,) reward of each response.
         infos: (batch,) other fields of each score; ``format_ok`` of 0 means that the reward found no answer,
             ``gold_unparseable`` that it could not read the ground truth, ``timed_out`` that it stopped at a limit, ``cut_off``
-            that the response ended at its length limit.
+            that the response ended at its length limit, ``restated`` that the answer restates the question.
 
     Returns:
         ``critic/equal_groups_frac``, in [0, 1]; and, each in [0, 1] and present if all infos have its field,
-        ``critic/no_answer_frac``, ``critic/gold_unreadable_frac``, ``critic/timed_out_frac`` and ``critic/cut_off_frac``; and
+        ``critic/no_answer_frac``, ``critic/gold_unreadable_frac``, ``critic/timed_out_frac``, ``critic/cut_off_frac`` and
+        ``critic/reward_echo``; and
         ``critic/reward/NAME/mean``, the mean of every other field that is a number in all infos.
     """
     values = defaultdict(set)

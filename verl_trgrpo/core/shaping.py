@@ -21,6 +21,7 @@ from typing import Any, NamedTuple, TypeVar
 import torch
 
 from verl_trgrpo.common.findings import raise_invalid, range_errors
+from verl_trgrpo.common.text import nearest
 from verl_trgrpo.core.tokens import Tokens
 
 Function = TypeVar("Function", bound=Callable[..., torch.Tensor])
@@ -198,10 +199,13 @@ def make_shaping(name: str = "sigmoid", reverse: bool = False, **parameters: Any
         if name not in INPUTS
     ]
     if unknown:
-        group = name if name in _REGISTRY else "custom"
+        meant = [f"did you mean {close}? " for each in unknown if (close := nearest(each, defaults))]
+        # Only the shapings of this package are words of the configuration.
+        own = function.__module__.startswith("verl_trgrpo.")
+        group = f"shaping={name}" if own else f"shaping=custom beside shaping.name={name}"
         messages.append(
-            f"unknown parameter {', '.join(unknown)}; it takes {', '.join(defaults) or 'none'}. To change the shaping of a "
-            f"run, set shaping={group}, which brings its own parameters, instead of shaping.name={name}"
+            f"unknown parameter {', '.join(unknown)}; {''.join(meant)}it takes {', '.join(defaults) or 'none'}. If the "
+            f"parameters are those of another shaping, set {group}, which leaves them out"
         )
     messages += range_errors(values, ranges)
     if not messages and {"lower", "upper"} <= ranges.keys() and values["lower"] >= values["upper"]:

@@ -1,4 +1,4 @@
-"""Rows of veRL data files: their columns, what can be wrong with one, and when two ask the same.
+"""Rows of veRL data files: their columns, what they say, and when two ask the same.
 
 | column | type | use in veRL |
 |---|---|---|
@@ -15,19 +15,17 @@ instructions, `extra_info.question` is the question alone, which decontamination
 
 from __future__ import annotations
 
-import math
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from verl_trgrpo.common.findings import Finding, Level
 from verl_trgrpo.common.foreign import NotJSONError, open_foreign, parse_json, real_path
-from verl_trgrpo.common.text import first_line, shorten
+from verl_trgrpo.common.text import first_line
 
 if TYPE_CHECKING:  # pyarrow takes half a second, so functions import it
     import pyarrow as pa
@@ -51,17 +49,6 @@ RESERVED_KEYS = frozenset({PROMPT, THINKING_OPENED, CUT_OFF, MODEL_TEXT, COUNTS}
 
 # Columns with what a prompt shows besides text.
 MEDIA = ("images", "videos", "audios")
-
-ROLES = ("system", "user", "assistant")
-
-# A chat template adds these tags, so a message must not contain them. "<s>" is not listed: in mathematics it is a
-# generated group, and next to "</s>" the latter is found.
-CHAT_TAGS = (
-    "<|im_start|>", "<|im_end|>", "<|begin_of_text|>", "<|eot_id|>", "<|start_header_id|>", "<|system|>", "<|user|>",
-    "<|assistant|>", "<start_of_turn>", "<end_of_turn>", "[INST]", "</s>",
-)  # fmt: skip
-
-_MAX_REPORTED = 5
 
 
 # Columns
@@ -193,113 +180,43 @@ def file_problems(paths: Sequence[Path]) -> list[str]:
     return [*messages, *(f"{path} is given twice; name each file once" for path in twice)]
 
 
-# Checks
+# Prompts
+
+# A chat template adds these tags, so a message must not contain them. "<s>" is not listed: in mathematics it is a
+# generated group, and next to "</s>" the latter is found.
+_CHAT_TAGS = (
+    "<|im_start|>", "<|im_end|>", "<|begin_of_text|>", "<|eot_id|>", "<|start_header_id|>", "<|system|>", "<|user|>",
+    "<|assistant|>", "<start_of_turn>", "<end_of_turn>", "[INST]", "</s>",
+)  # fmt: skip
 
 
-def check_rows(rows: Iterable[RawRow]) -> None:
-    """Raise a ValueError that names the first few rows that veRL or a reward cannot use."""
-    problems = [
-        f"row {position}: {finding.message}"
-        for position, row in enumerate(rows)
-        for check in (source_findings, prompt_findings, tag_findings, truth_findings, reserved_findings)
-        for finding in check(row, "")
-        if finding.level is Level.ERROR
-    ]
-    if problems:
-        more = f"; and {len(problems) - _MAX_REPORTED} more" if len(problems) > _MAX_REPORTED else ""
-        raise ValueError("; ".join(problems[:_MAX_REPORTED]) + more)
-
-
-def source_findings(row: RawRow, where: str) -> Iterator[Finding]:
-    """Check that a row's data_source is a name; it may be empty, as in files of DeepScaleR's script."""
-    source = row.get("data_source")
-    if not isinstance(source, str) or (source and not source.strip()):
-        yield Finding.error(where, f"data_source is {shorten(source)}; it must be a name")
+def chat_tags(text: str) -> list[str]:
+    """Return the tags of chat templates that stand in a text."""
+    return [tag for tag in _CHAT_TAGS if tag in text]
 
 
 def is_chat(prompt: Any) -> bool:
-    """Return whether a prompt is a list of messages that each have a string as content."""
+    """Return whether a prompt is a list of messages whose contents are strings, or lists of parts, such as texts and images."""
     messages = prompt if isinstance(prompt, list) else []
-    return bool(messages) and all(isinstance(m, Mapping) and isinstance(m.get("content"), str) for m in messages)
+    return bool(messages) and all(isinstance(m, Mapping) and _is_content(m.get("content")) for m in messages)
 
 
-def prompt_findings(row: RawRow, where: str) -> Iterator[Finding]:
-    """Check that a row's prompt is a chat that ends with a message of the user."""
-    prompt = row.get("prompt")
-    if not is_chat(prompt):
-        yield Finding.error(where, f"the prompt is {shorten(prompt)}; it must be a list of chat messages")
-        return
-    roles = [message.get("role") for message in row["prompt"]]
-    for number, (role, message) in enumerate(zip(roles, row["prompt"], strict=True)):
-        if role not in ROLES:
-            yield Finding.error(where, f"message {number} has the role {shorten(role)}; use {', '.join(ROLES)}")
-        if not message["content"].strip():
-            yield Finding.error(where, f"message {number} ({role}) is empty")
-    if roles[-1] != "user":
-        yield Finding.error(where, f"the role of the last message is {shorten(roles[-1])}; it must be the user")
+def _is_content(content: Any) -> bool:
+    return isinstance(content, str) or (
+        isinstance(content, list) and bool(content) and all(isinstance(part, Mapping) for part in content)
+    )
 
 
-def tag_findings(row: RawRow, where: str) -> Iterator[Finding]:
-    """Check that a prompt does not contain what the chat template adds or the response begins with."""
-    if not is_chat(row.get("prompt")):
-        return
-    content = "\n".join(message["content"] for message in row["prompt"])
-    if found := [tag for tag in CHAT_TAGS if tag in content]:
-        message = (
-            f"the prompt contains {', '.join(found)}; remove the tag, the chat template adds such tags a second time"
-        )
-        yield Finding.error(where, message)
-    if content.rstrip().endswith("<think>"):
-        yield Finding.error(
-            where, "the prompt ends with an opened <think>, which belongs to the response; remove the tag"
-        )
+def content_text(content: Any) -> str:
+    """Return what a message says, with `<type>` for each part that is not a text; "" if that is not known."""
+    if isinstance(content, list):
+        return "".join(map(_part_text, content))
+    return content if isinstance(content, str) else ""
 
 
-def truth_findings(row: RawRow, where: str) -> Iterator[Finding]:
-    """Check that a row's ground truth is neither empty nor NaN, does not accept an empty answer, and consists of strings."""
-    truth = ground_truth_of(row)
-    alternatives = truth
-    if isinstance(truth, Mapping):  # other keys may hold what no reward reads
-        alternatives = next((truth[key] for key in ("target", "solution_text_format") if key in truth), truth)
-    leaves = list(_leaves(alternatives))
-    if all(leaf is None or _is_blank(leaf) for leaf in leaves):
-        yield Finding.error(where, f"reward_model.ground_truth is {shorten(truth)}; it must not be empty")
-    elif any(isinstance(leaf, float) and not math.isfinite(leaf) for leaf in leaves):
-        yield Finding.error(where, f"reward_model.ground_truth is {shorten(truth)}; it must be finite, or a string")
-    elif isinstance(alternatives, list) and any(map(_is_blank, alternatives)):
-        yield Finding.error(where, f"reward_model.ground_truth {shorten(truth)} accepts an empty answer")
-    elif isinstance(truth, Mapping) and "solution_text_format" in truth:
-        return  # of Knights and Knaves; the reward reads this field alone
-    elif others := [leaf for leaf in leaves if not isinstance(leaf, str)]:
-        kind = type(others[0]).__name__
-        yield Finding.warning(where, f"reward_model.ground_truth holds a {kind}; most rewards need a string")
-
-
-def reserved_findings(row: RawRow, where: str) -> Iterator[Finding]:
-    """Check that a row's extra_info has no value under the `RESERVED_KEYS`."""
-    extra_info = extra_info_of(row)
-    for key in sorted(RESERVED_KEYS & extra_info.keys()):
-        if extra_info[key] is not None:
-            yield Finding.error(where, f"{reserved_problem(key)} ({shorten(extra_info[key], 60)})")
-
-
-def reserved_problem(key: str) -> str:
-    """Return the message about a reserved key of a row's extra_info."""
-    return f"extra_info.{key} is what a rollout tells the reward, which ignores a row's; rename or drop the field"
-
-
-def _is_blank(value: Any) -> bool:
-    return isinstance(value, str) and not value.strip()
-
-
-def _leaves(value: Any) -> Iterator[Any]:
-    if isinstance(value, Mapping):
-        value = list(value.values())
-    if isinstance(value, list):
-        for item in value:
-            yield from _leaves(item)
-    else:
-        yield value
+def _part_text(part: Any) -> str:
+    text = part.get("text") if isinstance(part, Mapping) else None
+    return text if isinstance(text, str) else f"<{part.get('type')}>" if isinstance(part, Mapping) else ""
 
 
 # Equality of prompts
@@ -331,7 +248,7 @@ def spoken_messages(prompt: Any) -> list[tuple[Any, str]]:
     """Return role and content of a prompt's messages, those of the system only if there are no others; [] for no chat."""
     messages = [message for message in prompt if isinstance(message, Mapping)] if isinstance(prompt, list) else []
     spoken = [message for message in messages if message.get("role") != "system"] or messages
-    return [(m.get("role"), m["content"]) for m in spoken if isinstance(m.get("content"), str)]
+    return [(m.get("role"), content_text(m["content"])) for m in spoken if _is_content(m.get("content"))]
 
 
 def row_keys(row: RawRow, task_key: str | None = None) -> tuple[str, ...]:

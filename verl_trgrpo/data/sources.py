@@ -26,7 +26,6 @@ from verl_trgrpo.common.foreign import (
 from verl_trgrpo.common.text import first_line
 from verl_trgrpo.data.rows import extra_info_of
 from verl_trgrpo.data.verl_files import read_rows
-from verl_trgrpo.data.write import NOT_ASKED_FOR, counts
 
 FILE_TYPES = (".jsonl", ".jsonl.gz", ".json", ".parquet", ".arrow")
 
@@ -55,7 +54,9 @@ _TEST_SET = re.compile(
     r"(?<![a-z])(aime|aimo|amc|math[-_]?500|minerva(math)?|olympiad_?(bench)?|hmmt|gpqa)(?![a-z])", re.IGNORECASE
 )
 
-# A reason for dropping rows, in the manifest.
+# Reasons for leaving out files and rows, in the manifest.
+NOT_ASKED_FOR = "not asked for"
+"""Why a file or row is left out of which the options say so."""
 NOT_DRAWN = "not drawn for the limit"
 UNUSABLE = "the row cannot be used"
 
@@ -64,6 +65,12 @@ _MOST_SHOWN = 5
 _Item = TypeVar("_Item")
 
 logger = logging.getLogger(__name__)
+
+
+def counts(kept: int, dropped: Mapping[str, int]) -> dict[str, Any]:
+    """Return how many rows of a source were read and kept, and how many were dropped for which reason."""
+    reasons = {reason: number for reason, number in dropped.items() if number}
+    return {"read": kept + sum(reasons.values()), "kept": kept, "dropped": reasons}
 
 
 @dataclass(frozen=True)
@@ -322,9 +329,9 @@ def says_test(row: Mapping[str, Any]) -> bool:
     return "test" in (row.get("split"), extra_info_of(row).get("split"))
 
 
-def message_of_test_file(path: Path, rows_say_test: bool) -> str:
+def message_of_test_file(path: Path | None, rows_say_test: bool) -> str:
     """Return a warning about a train file with rows of a test split, or whose path names a set for testing, such as aime_2024."""
-    by_name = _TEST_NAME.search(path.name) or any(map(_TEST_SET.search, path.absolute().parts[-4:]))
+    by_name = path and (_TEST_NAME.search(path.name) or any(map(_TEST_SET.search, path.absolute().parts[-4:])))
     if not by_name and not rows_say_test:
         return ""
     reason = "its name is that of a test file" if by_name else "its rows say split: test"

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from verl_trgrpo.data.write import DataSet
+from verl_trgrpo.tasks.data_set import DataSet
 from verl_trgrpo.tasks.knights_and_knaves.puzzles import kk_schema, puzzle_row
 from verl_trgrpo.tasks.knights_and_knaves.rows import generate_splits
 

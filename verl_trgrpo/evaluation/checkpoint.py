@@ -19,7 +19,7 @@ from verl_trgrpo.common.foreign import ForeignFileError, check_model_directory, 
 from verl_trgrpo.common.text import as_markdown
 from verl_trgrpo.common.typed import Schema, Text, read_typed
 from verl_trgrpo.evaluation.adapter import ADAPTER
-from verl_trgrpo.runs.checkpoints import checkpoints, latest_checkpoint, step_of, tracked_checkpoint
+from verl_trgrpo.runs.checkpoints import FSDP_RECORD, checkpoints, latest_checkpoint, step_of, tracked_checkpoint
 from verl_trgrpo.runs.environment import accelerator_found, training_environment
 from verl_trgrpo.runs.metrics import read_run
 from verl_trgrpo.runs.records import read_record
@@ -27,7 +27,6 @@ from verl_trgrpo.runs.run_directory import TRAINING_DATA, base_model, read_confi
 from verl_trgrpo.runs.weights import MOST_BFLOAT16, NOT_WEIGHTS, broken_weights, largest_loaded, weight_files
 
 _ORIGIN = "merged_from.json"
-_SHARDED = "fsdp_config.json"
 _HUB_NAME = re.compile(r"\w[\w.-]*/\w[\w.-]*")
 
 
@@ -90,7 +89,7 @@ def find_model(name: str) -> str:
     whole = shards / "huggingface"
     if (whole / "config.json").is_file() and any(whole.glob("*.safetensors")):
         return str(whole)  # saved with checkpoint.save_contents=[..., hf_model]
-    if (shards / _SHARDED).is_file():
+    if (shards / FSDP_RECORD).is_file():
         return str(shards)
     raise ValueError(
         f"{path} is neither a run directory with an FSDP checkpoint of veRL, one of its global_step_N, nor a Hugging Face "
@@ -140,7 +139,7 @@ def merged_model(place: str, out: Path) -> str:
     shards = Path(place)
     if not shards.is_dir():  # a name on the hub
         return place
-    sharded = (shards / _SHARDED).is_file()
+    sharded = (shards / FSDP_RECORD).is_file()
     _check_weights(shards, MOST_BFLOAT16 if sharded else largest_loaded(shards))
     if not sharded:
         return place

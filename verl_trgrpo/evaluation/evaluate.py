@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Sequence
+import logging
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -16,19 +17,20 @@ from verl_trgrpo.common.files import file_sha256, write_json, write_text
 from verl_trgrpo.common.findings import findings_of, raise_invalid
 from verl_trgrpo.common.progress import Progress, no_progress
 from verl_trgrpo.data.prompts import default_agent_of
-from verl_trgrpo.data.rows import MEDIA, SINGLE_TURN, Row
+from verl_trgrpo.data.questions.ask import Questions, open_data_file, usable
+from verl_trgrpo.data.questions.context import REFUSED, TEST_ROLE, Context, DataQuestion
+from verl_trgrpo.data.rows import MEDIA, SINGLE_TURN, RawRow, Row, extra_info_of, ground_truth_of
 from verl_trgrpo.data.sources import draw
-from verl_trgrpo.data.verl_files import load_rows, read_rows
+from verl_trgrpo.data.verl_files import DataFile, read_rows
 from verl_trgrpo.evaluation.checkpoint import find_model, fingerprint, merged_model
 from verl_trgrpo.evaluation.options import EvalOptions
-from verl_trgrpo.tasks.registry import (
-    find_reward,
-    has_reward,
-    known_agent_loops,
-)
+from verl_trgrpo.tasks.ground_truths import TaskKnowledge
+from verl_trgrpo.tasks.registry import has_reward, known_agent_loops
 from verl_trgrpo.tasks.task import imported
 
 REPORT, TABLE = "report.json", "report.txt"
+
+logger = logging.getLogger(__name__)
 
 
 def evaluate(options: EvalOptions, progress: Progress = no_progress) -> tuple[str, int]:
@@ -133,32 +135,41 @@ def load_evaluable_rows(
     Raises:
         InvalidInputError: files that cannot be read, or rows that cannot be evaluated; the first few are named.
     """
-    found, messages = [], []
+    agents = (SINGLE_TURN, *known_agent_loops())
+    questions = Questions(Context(TaskKnowledge(default_reward, own_rewards), agents))
+    refused = REFUSED | {DataQuestion.SOURCE}
+    loaded, messages = [], []
     for path in paths:
+        raw: list[RawRow] = []
+        found = questions.files(TEST_ROLE, {str(path): open_data_file(path)}, prompt_key, partial(_kept, raw))
         try:
-            rows = load_rows(path, default_agent, prompt_key)
-            _check_evaluable(path, rows, own_rewards, default_reward)
+            notes = usable([*found], refused)
+            _check_shown(path)
         except ValueError as error:
             messages.append(str(error))
             continue
-        found.append(draw(rows, limit, f"limit/{seed}"))
+        for note in notes:
+            logger.warning("%s", note)
+        rows = [_row(position, row, default_agent) for position, row in enumerate(raw)]
+        loaded.append(draw(rows, limit, f"limit/{seed}"))
     raise_invalid(messages)
-    return found
+    return loaded
 
 
-def _check_evaluable(path: Path, rows: Sequence[Row], own_rewards: bool, default_reward: str | None) -> None:
-    try:
-        for data_source in {row.data_source for row in rows} if own_rewards else ():
-            find_reward(data_source, default_reward)
-    except (ValueError, ImportError) as error:
-        raise ValueError(f"{path}: {error}") from error
+def _kept(kept: list[RawRow], name: str, file: DataFile, rows: Iterator[RawRow]) -> Iterator[RawRow]:
+    for row in rows:
+        kept.append(row)
+        yield row
+
+
+def _row(position: int, row: RawRow, default_agent: str) -> Row:
+    messages = [{"role": message["role"], "content": message["content"]} for message in row["prompt"]]
+    agent = row.get("agent_name") or default_agent
+    return Row(position, row["data_source"], messages, ground_truth_of(row), dict(extra_info_of(row)), agent)
+
+
+def _check_shown(path: Path) -> None:
     if medium := next((name for row in read_rows(path, MEDIA) for name, value in row.items() if value), None):
         raise ValueError(
             f"{path}: rows have {medium}, which the model would not be shown here; validate with veRL (trainer.val_only=true)"
-        )
-    known = (SINGLE_TURN, *known_agent_loops())
-    if others := {row.agent_name for row in rows} - {*known}:
-        raise ValueError(
-            f"{path}: agent_name={', '.join(sorted(others))} cannot be evaluated here, only {', '.join(known)} can; "
-            "validate with veRL (trainer.val_only=true)"
         )

@@ -25,6 +25,7 @@ from verl_trgrpo.evaluation.options import EvalOptions
 from verl_trgrpo.evaluation.rare_tokens import ALTERNATIVES, Written, diagnosis_text, probe_rare_tokens
 from verl_trgrpo.evaluation.response_store import Response, open_store
 from verl_trgrpo.runs.keys import REWARD, ROLLOUT
+from verl_trgrpo.runs.metrics import EQUAL_GROUPS, NO_ANSWER
 from verl_trgrpo.tasks.registry import import_external_modules, known_agent_loops
 from verl_trgrpo.tasks.task import AgentLoop
 
@@ -152,10 +153,10 @@ def preview_text(found: Sequence[Scored]) -> str:
 def _summary(found: Sequence[Scored]) -> list[str]:
     groups, scores = [item.row.position for item in found], [item.score for item in found]
     shares = group_metrics(groups, scores, [item.info for item in found])
-    equal = shares["critic/equal_groups_frac"]
+    equal = shares[EQUAL_GROUPS]
     lines = [f"{len(found)} responses to {len({*groups})} prompts: mean reward {fmean(scores):.3f}"]
-    if "critic/no_answer_frac" in shares:
-        lines.append(f"without an answer that the reward finds: {shares['critic/no_answer_frac']:.0%}")
+    if NO_ANSWER in shares:
+        lines.append(f"without an answer that the reward finds: {shares[NO_ANSWER]:.0%}")
     lines.append(f"cut at data.max_response_length: {fmean(item.response.cut for item in found):.0%}")
     if len(found) == len({*groups}):
         return [*lines, "one response to each prompt: nothing to compare within groups"]

@@ -172,7 +172,9 @@ _LINES = {
     "hashes": re.compile(r"(?<!#)####(?!#)[ \t*]*(.*)$", re.MULTILINE),
 }
 _OPENS_FORMULA = re.compile(r"(?:\$\$|\\\[|\\\()\s*(.*)")  # alone on its line, the answer stands on the next
-_END_TOKENS = re.compile(r"(?:<\|[a-z_]{1,20}\|>|</s>|<end_of_turn>|<eos>)\s{0,8}$")  # <|im_end|>
+END_TOKEN = r"(?:<\|[a-z_]{1,20}\|>|</s>|<end_of_turn>|<eos>)"
+"""A token with which a response ends, such as <|im_end|>, where it was decoded with its special tokens."""
+_ENDS = re.compile(rf"{END_TOKEN}\s{{0,8}}$")
 
 REASONING_MARKS: dict[str, str] = {
     "<think>": "</think>", "<thinking>": "</thinking>", "<thought>": "</thought>", "<reasoning>": "</reasoning>",
@@ -220,8 +222,30 @@ def read_answer(response: str, form: AnswerForm, thinking_opened: bool = False) 
             found = text[line.end() :].lstrip().partition("\n")[0].strip()
         if _HEDGED.match(text[line.end() : line.end() + _AROUND]):
             return None
-        return _short(_END_TOKENS.sub("", found).strip())
+        return _short(_ENDS.sub("", found).strip())
     return _box_answer(text, boxes) if boxes else None
+
+
+def read_boxes(response: str, thinking_opened: bool = False) -> list[str]:
+    """Return what all boxes of a response state, each once, in order: parts of an answer in several sentences.
+
+    None of them if one is left open, is empty or is denied.
+
+    Args:
+        response, thinking_opened: as for :func:`read_answer`.
+    """
+    text = after_reasoning(response, thinking_opened) or ""
+    found: dict[str, None] = {}
+    for match in _BOX.finditer(text):
+        box = _box(text, match)
+        if box is None or not box.content.strip():
+            return []
+        if _DENIED.search(text[max(0, box.start - _DENIAL_CHARS) : box.start]) or _HEDGED.match(
+            text[box.end : box.end + _AROUND]
+        ):
+            return []
+        found[box.content.strip()] = None
+    return [*found]
 
 
 def last_tagged(text: str) -> str | None:
@@ -320,6 +344,9 @@ def _box_answer(text: str, matches: list[re.Match[str]]) -> str | None:
     ends in it; None where the box is open or denied, or where other words join it to another box of its sentence."""
     if (boxes := _joined_boxes(text, matches)) is None:
         return None
+    if not boxes[-1].content.strip():
+        return boxes[-1].content
+    boxes = [box for box in boxes if box.content.strip()]
     start, end = boxes[0].start, boxes[-1].end
     before, behind = text[max(0, start - _AROUND) : start], text[end : end + _AROUND]
     if _DENIED.search(before[-_DENIAL_CHARS:]) or _HEDGED.match(behind):

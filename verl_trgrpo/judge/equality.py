@@ -18,7 +18,8 @@ from verl_trgrpo.judge.forms import (
     same_sets,
 )
 from verl_trgrpo.judge.numbers import Number, equal_numbers, has_many_places
-from verl_trgrpo.judge.spelling import GROUP, normalize
+from verl_trgrpo.judge.parser import tokens_of
+from verl_trgrpo.judge.spelling import GROUP, normalize, split_top_level
 from verl_trgrpo.judge.units import CHANGING_WORDS, SPACED_SYMBOLS, UNKNOWN, Unit, counted_words, in_base_units
 
 SameFormula = Callable[[str, str], bool]
@@ -45,7 +46,14 @@ _SPACED_SYMBOL = re.compile(rf"(?<=[0-9}}]) +([{SPACED_SYMBOLS}]$)")  # 6 m
 
 
 def equal_answers(
-    golds: Iterable[str], answer: str, same_formula: SameFormula, *, rounded_gold: bool = False, question: str = ""
+    golds: Iterable[str],
+    answer: str,
+    same_formula: SameFormula,
+    *,
+    rounded_gold: bool = False,
+    question: str = "",
+    ordered: bool = False,
+    in_question: Callable[[str], bool] = lambda text: False,
 ) -> bool:
     """Return whether the answer equals one of the ground truths, all as written.
 
@@ -53,6 +61,14 @@ def equal_answers(
     most; `same_formula` is asked about two LaTeX formulas, the gold's and the answer's. With `rounded_gold`, an answer with more
     digits than a decimal gold is rounded to the gold's last place first. Words behind a number may be those that
     `question` counts.
+
+    Args:
+        golds, answer: as written.
+        same_formula: of two LaTeX formulas, the gold's and the answer's.
+        rounded_gold: as above.
+        question: its text.
+        ordered: lists are compared in order.
+        in_question: whether a left side of an equation, such as `x^2`, is what the question asks for.
     """
     answer_text = normalize(answer)
     golds = list(golds)
@@ -63,7 +79,7 @@ def equal_answers(
     texts = [normalize(alternative) for gold in golds for alternative in alternatives(gold)]
     if answer_text in texts:
         return True
-    comparison = _Comparison(rounded_gold, same_formula, question)
+    comparison = _Comparison(rounded_gold, same_formula, question, ordered, in_question)
     answers = read_forms(answer_text)
     if _SPACED_SYMBOL.search(answer):  # `6 m` is six metres, or `6m`
         answers += read_forms(normalize(_SPACED_SYMBOL.sub(r"\1", answer)))
@@ -93,6 +109,8 @@ class _Comparison:
     rounded_gold: bool
     same_formula: SameFormula
     question: str
+    ordered: bool
+    in_question: Callable[[str], bool]
 
     def equal_forms(self, gold: Form, answer: Form) -> bool:
         if "choice" in (gold.kind, answer.kind):
@@ -119,7 +137,8 @@ class _Comparison:
             same_name = len(names) == 1 and None not in names and gold.name in (None, *names)
             return same_name and self.equal_unordered(gold.items, answer.items)
         in_order = _names_variables(gold) and not any(item.name for item in answer.items)  # 1, 2 for x=1, y=2
-        in_order |= any(item.text == r"\ldots" for item in gold.items)
+        in_order |= any(item.text == r"\ldots" for item in gold.items) or _is_ranking(gold)
+        in_order |= self.ordered and not all(item.name for item in (*gold.items, *answer.items))
         if gold.kind == answer.kind and gold.kind in ("list", "union", "meet", "cases") and not in_order:
             return self.equal_unordered(gold.items, answer.items)
         # A bare list may be a point; neither a set nor the values of one variable are.
@@ -209,6 +228,9 @@ class _Comparison:
 
     def equal_values(self, gold: Form, answer: Form) -> bool:
         if answer.last and gold.name is None and gold.kind != "relation" and CONSTANT.fullmatch(gold.text):
+            left = split_top_level(answer.text, "=")[0]
+            if _is_left_to_solve(left) and not self.in_question(left):
+                return False  # x^2=10 for 10
             return self.equal_forms(gold, answer.last)  # x+y=10 and 10
         if (gold.kind == "relation") != (answer.kind == "relation"):  # y=-2x and 2x+y=0
             one, other = _equation(gold), _equation(answer)
@@ -307,6 +329,18 @@ class _Comparison:
         if ours and theirs and ours[1] not in answer and theirs[1] not in gold:  # n or k, for any integer
             answer = re.sub(rf"(?<![a-zA-Z\\]){theirs[1]}(?![a-zA-Z])", ours[1], answer)
         return self.same_formula(_SLOPPY_POWER.sub(r"^{\1}", gold), answer)  # x^10 is x^{1}0 in LaTeX, but in golds
+
+
+def _is_ranking(gold: Form) -> bool:
+    """Return whether a list is the first letters of the alphabet in another order: `C, A, B`."""
+    letters = [item.text for item in gold.items]
+    return len(letters) > 2 and letters != sorted(letters) and sorted(letters) == [*"ABCDEFGHIJ"[: len(letters)]]
+
+
+def _is_left_to_solve(left: str) -> bool:
+    r"""Return whether a left side of an equation is a constant, or made of one variable: `\pi`, `x^2`, `\frac{x}{2}`."""
+    names = {text for kind, text in tokens_of(left) if kind == "name"}
+    return len(names) == 1
 
 
 def is_rounded(golds: Sequence[str]) -> bool:

@@ -27,8 +27,9 @@ from verl_trgrpo.judge.forms import Form
 from verl_trgrpo.judge.parser import Tree
 from verl_trgrpo.judge.question import Asked, arrangement
 from verl_trgrpo.judge.spelling import GROUP, normalize
+from verl_trgrpo.judge.units import UNKNOWN, in_base_units
 
-Fault = Literal["restated", "unfinished"]
+Fault = Literal["restated", "unfinished", "unit"]
 
 _PERIODIC = re.compile(r"\\overline|\\bar|\\ldots|\.[0-9]*\([0-9]+\)")  # 0.\overline{3}; 0.(3)
 _FRACTION = re.compile(r"\\frac\{(-?[0-9]+)\}\{(-?[0-9]+)\}|(?<![0-9])([0-9]+)/(-?[0-9]+)")  # \frac{1}{2}; 1/2
@@ -63,6 +64,8 @@ def fault_of(gold: str, answer: str, question: Asked) -> Fault | None:
     given = [*_values(read_forms(text)[0])]
     if (fault := _whole_fault(golds, text, question)) is not None:
         return fault
+    if any(_has_other_unit(form, wanted, question) for form in given):
+        return "unit"
     for form in given:
         if form.number is not None or any(each.number is not None for each in wanted if len(wanted) == 1):
             if (fault := _number_fault(form, wanted, question)) is not None:
@@ -89,6 +92,22 @@ def _whole_fault(golds: Sequence[str], text: str, question: Asked) -> Fault | No
     if _SUM_OF_MATRICES.search(text) and not any(map(_SUM_OF_MATRICES.search, golds)):
         return "restated" if copied else "unfinished"
     return None
+
+
+def _has_other_unit(form: Form, wanted: Sequence[Form], question: Asked) -> bool:
+    """Return whether an answer has a unit or a percent sign that the gold does not have, and the question asks for another."""
+    if form.number is not None and form.number.percent and "percent" not in question.asks:
+        return all(
+            each.number is None or (not each.number.percent and each.number.value == form.number.value)
+            for each in wanted
+        )
+    if not form.unit or any(each.unit for each in wanted) or any(name.startswith(UNKNOWN) for name, _ in form.unit):
+        return False
+    angles = {"radians": "radian", "degrees": "degree"}
+    others = [unit for word, unit in angles.items() if word in question.asks and unit not in dict(form.unit)]
+    if others and {*dict(form.unit)} & {*angles.values()}:
+        return True
+    return question.unit is not None and in_base_units(form.unit) != in_base_units(question.unit)
 
 
 def _number_fault(form: Form, wanted: Sequence[Form], question: Asked) -> Fault | None:

@@ -237,6 +237,8 @@ def split_name(text: str) -> tuple[str, str] | None:
     """Return the name and the rest of `name=value`, where the left side names a quantity; None for other equations."""
     parts = split_top_level(text, "=")
     left = parts[0]
+    if left.strip() == r"\pi":
+        return None
     if len(parts) > 1 and all(parts) and not NOT_EQUAL.search(left) and len(left) <= _MAX_NAME and is_left_side(left):
         is_sum = re.search(r"[+<>]|(?<!\{)-|\\(?:leq|geq|neq)", left.split("(")[0])
         if SIMPLE_NAME.fullmatch(left) or (_QUANTITY.fullmatch(left) and not is_sum):

@@ -1,24 +1,26 @@
 """Judge one response: read its answer, compare it with the ground truths, and say what was found."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from verl_trgrpo.judge.answer_form import ANSWER_FORMS, AnswerForm, asked_form, prompt_text, read_answer
+from verl_trgrpo.judge.answer_form import ANSWER_FORMS, AnswerForm, asked_form, prompt_text, read_answer, read_boxes
 from verl_trgrpo.judge.answers import read_forms
 from verl_trgrpo.judge.equality import alternatives, equal_answers, formulas
 from verl_trgrpo.judge.finished import Fault, fault_of
 from verl_trgrpo.judge.golds import GroundTruthError, gold_text, golds_of
+from verl_trgrpo.judge.letters import renamed
 from verl_trgrpo.judge.processes import Judges
-from verl_trgrpo.judge.question import read_question
+from verl_trgrpo.judge.question import Asked, read_question
 from verl_trgrpo.judge.spelling import normalize
 
 formula_judges = Judges("verl_trgrpo.judge.formulas:same_formula", keep=True)
 """This process's judges of formulas."""
 
 # Four words in a row are a sentence, whose letters would otherwise be read as a product.
+_BARE_LOG = re.compile(r"\\log(?![a-zA-Z_])")  # \log
 _PROSE = re.compile(r"(?<![\\A-Za-z])[A-Za-z]{2,}(?:\s+[A-Za-z]{2,}){3}")  # so the answer is
 
 
@@ -32,7 +34,8 @@ class Judgment:
         gold_understood: a ground truth can be read, or the answer is right; if not, `right` False does not mean "wrong".
         timed_out: the comparison was stopped at its limit of time or memory, so that `right` False means "unknown".
         fault: what keeps an answer of the right value from being right: "restated" if it is a formula of the question or a
-            trivial rewriting of it, "unfinished" if work is left to do or it does not have the form that the question asks for.
+            trivial rewriting of it, "unfinished" if work is left to do or it does not have the form that the question asks for,
+            "unit" if it has another unit than the question asks for.
     """
 
     right: bool
@@ -50,6 +53,7 @@ def judge_answer(
     answer_form: AnswerForm | None = None,
     thinking_opened: bool = False,
     rounded_gold: bool = False,
+    natural_log: bool = False,
     time_limit: float = 4.0,
 ) -> Judgment:
     r"""Judge whether a response states the right answer to a mathematical question.
@@ -70,6 +74,8 @@ def judge_answer(
             reasoning.
         rounded_gold: a decimal ground truth such as 9.6 or 8.7e8 is a rounded value (Minerva): an answer with more
             digits is right if it rounds to it.
+        natural_log: ``\\log`` without a base is the natural one, as in the gold's source; without it the question and the gold
+            decide.
         time_limit: seconds of CPU time that comparing formulas may take, above 0 and at most 60.
 
     Raises:
@@ -85,7 +91,9 @@ def judge_answer(
     if not golds:
         raise GroundTruthError("the ground truth is an empty list; it must hold at least one acceptable answer")
     text = prompt_text(question)
-    answer = read_answer(response, answer_form or asked_form(text) or "box", thinking_opened)
+    form = answer_form or asked_form(text) or "box"
+    answer = read_answer(response, form, thinking_opened)
+    asked = read_question(text)
     time_left = time_limit
 
     def same_formula(gold: str, answer: str) -> bool:
@@ -94,20 +102,43 @@ def judge_answer(
         time_left = max(time_left - seconds, 1e-3)
         return bool(equal)
 
-    asked, fault = read_question(text), None
+    def equal(gold: str, answer: str) -> bool:
+        if natural_log or asked.has_natural_log(gold):
+            gold, answer = _BARE_LOG.sub(r"\\ln ", gold), _BARE_LOG.sub(r"\\ln ", answer)
+        return equal_answers(
+            [gold], answer, same_formula, rounded_gold=rounded_gold, question=text, ordered="ordered" in asked.asks,
+            in_question=asked.has_formula,
+        )  # fmt: skip
+
+    faults: list[Fault] = []
     try:
-        for gold in golds:
-            if answer is not None and equal_answers(
-                [gold], answer, same_formula, rounded_gold=rounded_gold, question=text
-            ):
-                fault = fault_of(gold, answer, asked)
+        for gold, candidate in (
+            _candidates(golds, answer, response, thinking_opened, asked) if answer is not None else ()
+        ):
+            if equal(gold, candidate):
+                fault = fault_of(gold, candidate, asked)
                 if fault is None:
                     return Judgment(True, answer)
+                faults.append(fault)
     except TimeoutError:
         return Judgment(False, answer, timed_out=True)
-    if fault is not None:
-        return Judgment(False, answer, fault=fault)
+    if faults:
+        return Judgment(False, answer, fault=faults[0])
     return Judgment(False, answer, gold_understood=any(_understood(gold, time_limit) for gold in golds))
+
+
+def _candidates(
+    golds: Sequence[str], answer: str, response: str, thinking_opened: bool, asked: Asked
+) -> Iterator[tuple[str, str]]:
+    """Yield what may be equal: each gold and the answer; with its constants renamed; and all boxes, where several are asked."""
+    for gold in golds:
+        yield gold, answer
+    for gold in golds:
+        for other in renamed(gold, answer, asked):
+            yield gold, other
+    if "several" in asked.asks and len(boxes := read_boxes(response, thinking_opened)) > 1:
+        for gold in golds:
+            yield gold, ", ".join(boxes)
 
 
 @lru_cache(maxsize=4096)

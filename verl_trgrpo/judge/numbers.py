@@ -93,7 +93,8 @@ def equal_numbers(gold: Number, answer: Number, rounded_gold: bool) -> bool:
     """
     values = {answer.value}
     if answer.percent and not gold.percent:
-        values.add(answer.value / 100)
+        # 0.4\% is not 0.4, which is less than a percentage
+        values = {answer.value / 100} | ({answer.value} if abs(gold.value) >= 1 else set())
     if gold.percent and not answer.percent:
         values.add(answer.value * 100)
     if answer.value.denominator == 1 and gold.literal_integer and not answer.literal_integer:

@@ -60,8 +60,9 @@ _WORDINGS = {
     ),
     "ordered": (
         r"\brespectively\b",
-        r"\b(?:increasing|ascending|decreasing|descending|alphabetical|chronological) order\b", r"\bin order\b",
-        r"\brank(?:ing|ed)?\b",
+        r"\b(?:increasing|ascending|decreasing|descending|alphabetical|chronological) order\b",
+        r"\bin order\b(?! to\b| that\b| for\b)",
+        r"\brank(?:ing|ed)\b|\brank (?:the|them|these)\b",
         r"\bfrom (?:the )?(?:least|greatest|smallest|largest|lowest|highest|shortest|longest|most|fewest)\b[^.?!]{0,20}\bto\b",
     ),
     "several": (
@@ -69,7 +70,8 @@ _WORDINGS = {
     ),
     "percent": (r"\bper ?cent", "%"),
     "natural logarithm": (
-        r"\\ln\b", r"\bnatural log", r"\\int\b", r"\\lim\b", r"\be\^", r"\\infty\b", r"\bderivative", r"\bdifferential",
+        r"\\ln(?![a-z])", r"\bnatural log", r"\\int(?![a-z])", r"\\lim(?![a-z])", r"\be\^", r"\\infty(?![a-z])",
+        r"\bderivative", r"\bdifferential",
         r"\bintegral", r"\bentropy\b", r"\basymptotic",
     ),
     "decimal logarithm": (
@@ -90,6 +92,12 @@ _UNIT = re.compile(
 _BASE = re.compile(
     r"\bbase[- ]\$?(?P<base>[0-9]{1,2}|two|three|four|five|six|seven|eight|nine)\b", re.IGNORECASE
 )  # base 5
+_REQUEST = re.compile(
+    r"\b(?:what|which|find|determine|compute|list|enter|give|express|arrange|order|rank|state|write|sort|put|answer|how|solve|name)\b",
+    re.IGNORECASE,
+)  # Find
+_ANALYSIS = re.compile(r"(?<![a-zA-Z\\])e\^|\\pi(?![a-zA-Z])|\\arctan|\\zeta|\\gamma")  # e^{2}; \pi; \arctan
+_LETTER = re.compile(r"(?<![A-Za-z\\])[A-Za-z](?![A-Za-z])")  # n
 _BASES = {
     word: number for number, word in enumerate(["two", "three", "four", "five", "six", "seven", "eight", "nine"], 2)
 }
@@ -120,6 +128,16 @@ class Asked:
     base: int = 0
     known: bool = field(default=False)
 
+    def has_formula(self, text: str) -> bool:
+        """Return whether a normalized formula is one of the question's."""
+        return text.replace(" ", "") in self.texts or arrangement(text) in self.formulas
+
+    def has_natural_log(self, gold: str) -> bool:
+        r"""Return whether `\log` without a base is the natural one: the question or the gold is of analysis without base 10."""
+        if r"\log" not in gold or "decimal logarithm" in self.asks or r"\ln" in gold:
+            return False
+        return "natural logarithm" in self.asks or _ANALYSIS.search(gold) is not None
+
 
 @lru_cache(maxsize=1024)
 def read_question(text: str) -> Asked:
@@ -137,12 +155,20 @@ def read_question(text: str) -> Asked:
             trees |= {tree for tree in [arrangement(piece)] if tree is not None}
         if _OBJECT.search(before):
             objects.add(normal.replace(" ", ""))
-    found = frozenset(name for name, pattern in _ASKED.items() if pattern.search(text))
+    letters |= {*_LETTER.findall(text)} - {"a", "A", "I"}
+    found = {name for name, pattern in _ASKED.items() if pattern.search(text)}
+    if "ordered" in found and not any(_ASKED["ordered"].search(each) for each in _requests(text)):
+        found.remove("ordered")  # of points on two sides, respectively
     base = _BASE.search(text)
     return Asked(
-        text, frozenset(trees), frozenset(texts), frozenset(objects), frozenset(letters), found, _unit(text),
+        text, frozenset(trees), frozenset(texts), frozenset(objects), frozenset(letters), frozenset(found), _unit(text),
         (_BASES.get(base["base"].lower()) or int(base["base"])) if base else 0, True,
     )  # fmt: skip
+
+
+def _requests(text: str) -> list[str]:
+    """Return the sentences that ask for something."""
+    return [each for each in re.split(r"(?<=[.?!])\s", text) if _REQUEST.search(each)]
 
 
 def arrangement(text: str) -> Tree | None:

@@ -20,8 +20,8 @@ from multiprocessing.connection import Connection
 from multiprocessing.reduction import recv_handle, send_handle
 from typing import IO, TYPE_CHECKING
 
-from verl_trgrpo.launch.process import TRAINER, start_trainer
-from verl_trgrpo.runs.environment import METRICS_VARIABLE
+from verl_trgrpo.launch.process import start_trainer
+from verl_trgrpo.runs.environment import METRICS_VARIABLE, TRAINER
 from verl_trgrpo.verl_plugin.cpu import CPU_ENVIRONMENT
 from verl_trgrpo.verl_plugin.loopback import LOOPBACK_ENVIRONMENT
 

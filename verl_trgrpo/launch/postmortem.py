@@ -27,6 +27,8 @@ from verl_trgrpo.launch.log import (
     events_in,
     parse_line,
 )
+from verl_trgrpo.memory.crash import PHASES, block_meaning, refused_bytes, remedy_of
+from verl_trgrpo.runs.run_directory import read_config
 
 _COLOR = re.compile(r"\x1b\[[0-9;]*m")
 # What vLLM's logger puts in front of each line of an error.
@@ -64,35 +66,11 @@ _MOST_LINES, _LONGEST_MESSAGE, _LONGEST_PART = 12, 4000, 1000
 # Most processes whose words are kept.
 _MOST_PROCESSES = 2000
 
-# Parts of a step by the functions of veRL and vLLM that a traceback names; the innermost that is known decides.
-PHASES = {
-    "update": re.compile(
-        r"update_actor|update_policy|train_mini_batch|train_batch|optimizer_step|update_critic|backward"
-    ),
-    "log_probs": re.compile(r"compute_\w{0,30}log_prob|infer_batch|compute_values"),
-    "wake_up": re.compile(r"wake_up|update_weights|resume_memory|sync_rollout_weights|rollout_mode"),
-    "engine": re.compile(
-        r"EngineCore|determine_available_memory|initialize_kv_caches|_init_executor|init_device|launch_server"
-    ),
-}
 _NO_MEMORY = re.compile(
     r"CUDA out of memory|OutOfMemoryError: CUDA|NPU out of memory|CUDA error: out of memory|"
     r"Free memory on device .{0,200}less than desired|No available memory for the cache blocks|"
     r"CUBLAS_STATUS_ALLOC_FAILED"
 )
-
-
-def remedy_of(phase: str) -> str:
-    """Return what to set where a card has too little memory in a part of a step of `PHASES`; "" for one that is not known."""
-    return {
-        "update": "lower actor_rollout_ref.actor.ppo_max_token_len_per_gpu (or ppo_micro_batch_size_per_gpu), or set "
-        "actor_rollout_ref.actor.fsdp_config.optimizer_offload=true",
-        "log_probs": "lower actor_rollout_ref.rollout.log_prob_max_token_len_per_gpu (or log_prob_micro_batch_size_per_gpu)",
-        "wake_up": "lower actor_rollout_ref.rollout.gpu_memory_utilization, or offload the trainer's weights "
-        "(actor_rollout_ref.actor.fsdp_config.param_offload=true)",
-        "engine": "look in nvidia-smi for other programs on the card, then lower "
-        "actor_rollout_ref.rollout.gpu_memory_utilization or max_model_len",
-    }.get(phase, "the traceback in the log says in which part of a step: lower what that part holds at once")
 
 
 class MemoryKills:
@@ -341,12 +319,29 @@ class PostMortem:
         last = f"; its last lines: {ending}" if ending else ""
         return f"why is not known{f' ({counted})' if counted else ''}; look in {look}{last}"
 
+    def _block(self, text: str) -> str:
+        """Return what a block that the card did not have would have held, "" where message and model do not say."""
+        size = refused_bytes(text)
+        if size is None:
+            return ""
+        from verl_trgrpo.memory.run import model_config
+        from verl_trgrpo.memory.shape import UnknownModelError
+
+        with contextlib.suppress(ValueError, UnknownModelError, OSError):
+            if config := read_config(self._run_dir):
+                model = model_config(config)
+                words, width = model.get("vocab_size"), model.get("hidden_size")
+                if isinstance(words, int) and isinstance(width, int) and words > 0:
+                    return block_meaning(size, words, width)
+        return ""
+
     def _known_hints(self) -> Iterator[str]:
         """Yield remedies of known causes."""
         messages = [each for each in (self._first, self._native, self._last) if each]
         text = "\n".join(each.text for each in messages)
         if short := next((each for each in messages if _NO_MEMORY.search(each.text)), None):
-            yield f"the card has too little memory{_IN[short.phase]}: {remedy_of(short.phase)}"
+            where, what = f" ({short.phase})" if short.phase else "", self._block(short.text)
+            yield f"the card has too little memory{where}{what and f' for {what}'}: {remedy_of(short.phase)}"
         if self._waited:
             ranks, what = sorted(self._waited), next(iter(self._waited.values()))
             yield (
@@ -381,13 +376,6 @@ def _signal_name(number: int) -> str:
     return f"signal {number}"
 
 
-_IN = {
-    "update": " in the update",
-    "log_probs": " for the log-probabilities",
-    "wake_up": " when the rollout wakes up",
-    "engine": " when the engine starts",
-    "": "",
-}
 _KNOWN = (
     (re.compile(r"SIGBUS|Bus error"), _shared_memory),
     (

@@ -16,11 +16,11 @@ import psutil
 
 from verl_trgrpo.common.files import open_plain
 from verl_trgrpo.common.progress import INTERRUPTIONS, handle_signals
+from verl_trgrpo.runs.environment import TRAINER
 
 # Seconds that an interrupted driver has to shut Ray down before it is killed.
 _GRACE = 20.0
 
-TRAINER = "verl.trainer.main_ppo"
 Start = Callable[[Sequence[str], dict[str, str], IO[bytes], Sequence[int]], "subprocess.Popen[bytes]"]
 
 

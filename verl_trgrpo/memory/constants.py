@@ -39,7 +39,7 @@ GRAPHS = Constant(
     0.7, 0.7, "GiB of CUDA graphs, which vLLM takes off the cache",
     "github.com/vllm-project/vllm/issues/47654: 1.4 GiB for the largest model; none with enforce_eager",
 )  # fmt: skip
-RESERVED = Constant(
+FRAGMENTS = Constant(
     1.15, 0.10, "of the activations of a pass, which torch's allocator reserves: micro-batches differ in length",
     "github.com/verl-project/verl/issues/2822: 38.3 GB reserved for 32.0 GB, the trainer alone",
 )  # fmt: skip

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from verl_trgrpo.memory.constants import ASLEEP, CARD, COMMUNICATION, CONTEXT, GIB, GRAPHS, PLAN, RESERVED
+from verl_trgrpo.memory.constants import ASLEEP, CARD, COMMUNICATION, CONTEXT, FRAGMENTS, GIB, GRAPHS, PLAN
 from verl_trgrpo.memory.setup import MicroBatch, Setup
 from verl_trgrpo.memory.shape import ModelShape, fused_bytes, head_bytes
 
@@ -89,7 +89,7 @@ class Plan:
         error = PLAN.value * self.card if active else unknown
         if active:
             varying = sum(terms.get(what, 0.0) for what in _VARYING)
-            terms = {**terms, "reserved besides": (RESERVED.value - 1) * varying}
+            terms = {**terms, "reserved besides": (FRAGMENTS.value - 1) * varying}
         return Phase(name, {what: size for what, size in terms.items() if size >= 0.005}, self.card, error)
 
     # What stays, in GiB.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import re
 import subprocess
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -119,6 +121,17 @@ def card_here() -> float | None:
         return None
     sizes = [int(each) for each in found if each.isdigit()]
     return min(sizes) / 1024 / CARD.value if sizes else None
+
+
+def card_of_run(path: Path) -> float | None:
+    """Return the size of the cards of a run, in GB as in a card's name: by its ``run.json``, else this machine's."""
+    record = path / "run.json"
+    with contextlib.suppress(ForeignFileError, OSError):
+        content = read_foreign_json(record)
+        machine = str(content.get("machine")) if isinstance(content, dict) else ""
+        if found := re.search(r"\b(\d{2,3}) ?GB\b", machine):
+            return float(found[1])
+    return card_here()
 
 
 def plan_lines(plan: Plan, card: str) -> Iterator[str]:

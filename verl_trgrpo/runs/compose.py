@@ -20,7 +20,7 @@ from verl_trgrpo.common.findings import InvalidInputError, raise_invalid
 from verl_trgrpo.common.foreign import read_foreign, real_path
 from verl_trgrpo.common.secrets import password_problems, word_problems
 from verl_trgrpo.common.text import nearest
-from verl_trgrpo.config import CONFIG_DIRECTORIES, OWN_CONFIGS
+from verl_trgrpo.config import OWN_CONFIGS
 from verl_trgrpo.runs.hydra_messages import OF_WEIGHTS, hydra_message, option_hint
 from verl_trgrpo.runs.keys import flat, selected
 from verl_trgrpo.runs.overrides import added_keys, chosen_value, malformed, quoted, setting_problems
@@ -139,7 +139,7 @@ def _values(config: DictConfig) -> dict[str, Any]:
 def _added_shaping(choices: Mapping[str, str]) -> str | None:
     """Return the shaping of a run whose algorithm has none of its own."""
     algorithm, shaping = choices.get("algorithm"), choices.get("shaping")
-    if not shaping or not any((place / "algorithm" / f"{algorithm}.yaml").is_file() for place in CONFIG_DIRECTORIES):
+    if not shaping or not _found(OWN_CONFIGS, [f"algorithm/{algorithm}"]):
         return None
     own = algorithm_settings(str(algorithm))
     return None if "actor_rollout_ref.actor.policy_loss.shaping.name" in own else shaping
@@ -147,12 +147,10 @@ def _added_shaping(choices: Mapping[str, str]) -> str | None:
 
 def defaults_of(choices: Mapping[str, str]) -> DictConfig:
     """Return the configuration of veRL and this package with these options of their groups, without any other setting."""
-    files = {group: f"{group.partition('@')[0]}/{choice}.yaml" for group, choice in choices.items()}
-    roots = (_verl_configs(), *CONFIG_DIRECTORIES)
-    found = [
-        group for group, file in files.items() if ".." not in file and any((root / file).is_file() for root in roots)
-    ]
-    return _defaults(DEFAULT_CONFIG, tuple((group, choices[group]) for group in sorted(found)))
+    files = {group: f"{group.partition('@')[0]}/{choice}" for group, choice in choices.items()}
+    found = _found(_verl_configs(), [file for file in files.values() if ".." not in file])
+    chosen = sorted(group for group, file in files.items() if file in found)
+    return _defaults(DEFAULT_CONFIG, tuple((group, choices[group]) for group in chosen))
 
 
 def verl_defaults() -> DictConfig:
@@ -300,6 +298,12 @@ def _hydra(folder: Path) -> Iterator[Any]:
         yield GlobalHydra.instance().config_loader()
 
 
+def _found(folder: Path, files: Collection[str]) -> set[str]:
+    """Return those files, without their suffix, that Hydra finds in a folder or where this and other plugins have theirs."""
+    with _hydra(folder) as loader:
+        return {file for file in files if loader.repository.config_exists(file)}
+
+
 def _tried(folder: Path, name: str, overrides: Sequence[str]) -> DictConfig | Exception:
     """Return what Hydra composes, or why it refuses."""
     import hydra
@@ -391,6 +395,12 @@ def group_names(choices: Collection[str]) -> list[str]:
     return [*chosen, *(f"+{name}" for name in names if name not in chosen)]
 
 
+def _configurations(folder: Path) -> list[str]:
+    """Return the names of the configurations and groups that Hydra finds from a folder on."""
+    with _hydra(folder) as loader:
+        return loader.get_group_options("", results_filter=None)
+
+
 def _message(folder: Path, name: str, error: BaseException) -> str:
     """Return an error of Hydra in one line."""
     if isinstance(error, RecursionError):
@@ -400,7 +410,6 @@ def _message(folder: Path, name: str, error: BaseException) -> str:
         cause = cause.__cause__
     if isinstance(cause, YAMLError):
         return _yaml_error(cause)
-    folders = (folder, *CONFIG_DIRECTORIES, _verl_configs())
-    configurations = [path.stem for place in folders for path in place.iterdir()]
+    configurations = [*_configurations(folder), *_configurations(_verl_configs())]
     reason = " ".join(str(error).split())
     return hydra_message(str(error), configurations) or f"{name}: cannot be composed ({reason})"

@@ -19,6 +19,8 @@ from verl_trgrpo.common.import_path import with_working_directory
 from verl_trgrpo.verl_plugin.cpu import CPU_ENVIRONMENT
 from verl_trgrpo.verl_plugin.loopback import LOOPBACK_ENVIRONMENT, with_defaults
 
+# The module that trains.
+TRAINER = "verl.trainer.main_ppo"
 # Receives the path of the metrics from veRL's ``file`` logger.
 METRICS_VARIABLE = "VERL_FILE_LOGGER_PATH"
 

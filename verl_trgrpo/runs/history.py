@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
-from verl_trgrpo.runs.metrics import GRAD_NORM, MEAN_REWARD, Step
+from verl_trgrpo.runs.metrics import GRAD_NORM, MEAN_REWARD, TRAIN_ACCURACY, Step
 
 Values = np.ndarray[Any, np.dtype[Any]]
 Flags = np.ndarray[Any, np.dtype[np.bool_]]
@@ -24,7 +24,6 @@ VALIDATION = rf"val-core/.+/(acc|reward)/mean@\d+|{ACCURACY}"
 REWARDS = r"critic/(score|rewards)/mean"
 STEP_TIME = r"timing_s/step|perf/time_per_step"
 TIMES = rf"{STEP_TIME}|timing_s/(?!testing|save_)[^/]+"
-_TRAINED = "critic/acc/mean"
 _TOKENS = r"perf/total_num_tokens|response_length/mean"
 
 _CRITIC = ("critic/vf", "critic/vpred", "critic/grad")
@@ -33,6 +32,7 @@ _STALE = r"training/off_policy/trajectory_staleness\w*/max"
 _SPIKE, _BEFORE = 10.0, 10  # a gradient so many times larger explains a fall so many steps later
 _PART_OF_STEP = 0.6  # share of a step that its part counts as if it is less
 _LATEST = 5  # values of which the median is a level; fewer of a metric that is seldom logged
+_FEW = 100  # values that decide that number
 _PROBLEMS = 2048  # most answers of a validation that are read from its values
 
 
@@ -94,7 +94,10 @@ class History:
         values = self._finite(metric)
         if not metric.startswith("val-") or not len(values) or values.min() < 0 or values.max() > 1:
             return 0.0
-        products = np.unique(values)[:, None] * np.arange(2, _PROBLEMS)
+        distinct = np.unique(values)
+        if len(distinct) > _PROBLEMS:  # more than the multiples of one number
+            return 0.0
+        products = distinct[:: 1 + len(distinct) // _FEW][:, None] * np.arange(2, _PROBLEMS)
         fits = (np.abs(products - np.round(products)) < 1e-4).all(axis=0)
         answers = 2 + int(np.argmax(fits))
         mean = min(max(float(np.median(values)), 1 / answers), 1 - 1 / answers)
@@ -174,7 +177,7 @@ class History:
 
     def improves(self, _: str, left: float, __: float, last: float) -> float:
         """Return 2 if the accuracy, or where none is logged the reward, has risen with it."""
-        logged = [metric for metric in (ACCURACY, _TRAINED) if len(self.column(metric)[0]) >= 3] or [MEAN_REWARD]
+        logged = [metric for metric in (ACCURACY, TRAIN_ACCURACY) if len(self.column(metric)[0]) >= 3] or [MEAN_REWARD]
         return 1.0 + any(self._rise(metric, left, last) > 2 for metric in logged)
 
     def harder_prompts(self, _: str, left: float, first: float, last: float) -> float:
@@ -185,6 +188,12 @@ class History:
     def training_stalls(self, _: str, left: float, __: float, last: float) -> float:
         """Excuse it unless the training reward has risen meanwhile."""
         return 1.0 if self._rise(MEAN_REWARD, left, last) > 2 else math.inf
+
+    def rate_was_larger(self, metric: str, _: float, __: float, last: float) -> float:
+        """Excuse it where the rate has been larger or rises: it decays to 0 at the end, or warms up."""
+        numbers, values = self.column(metric)
+        values = values[(numbers <= last) & np.isfinite(values)]
+        return math.inf if len(values) and (values.max() > 2.0**-31 or values[-1] > 2 * values[0]) else 1.0
 
     def critic_learns(self, metric: str, _: float, __: float, last: float) -> float:
         """Excuse it where it rises since the start."""
@@ -198,7 +207,7 @@ class History:
             self._finite("critic/score/max"),
         )
         size = (high.max() if len(high) else max(1.0, *rewards) if len(rewards) else math.nan) - least
-        trained, validated = self._level(_TRAINED, first - 1, last), self._level(ACCURACY, -math.inf, last)
+        trained, validated = self._level(TRAIN_ACCURACY, first - 1, last), self._level(ACCURACY, -math.inf, last)
         if math.isnan(trained):
             trained = (self._level(MEAN_REWARD, first - 1, last) - least) / max(size, 1e-9)
         unsolved = max(validated, (validated - least) / max(size, 1e-9)) < 0.9  # of an accuracy, or a reward

@@ -102,7 +102,7 @@ def hint_of(key: str, known: Collection[str], plus: bool = False) -> str:
         if not found.place:
             return f"no counterpart, {found.why}"
         if not (place := place_of(key, known)):
-            return f"did you mean {found.place}? This configuration does not have that key"
+            return f"did you mean {found.place}? ({'; '.join(filter(None, (found.why, 'not in this configuration')))})"
         there = not plus or any(f"{each}.".startswith(f"{place}.") for each in known)
         return f"did you mean {'' if there else '+'}{place}?{f' ({found.why})' if found.why else ''}"
     meant = nearest_key(key, known)

@@ -19,6 +19,7 @@ from verl_trgrpo.common.typed import OptionalNumber, Schema, Text, Whole, typed_
 
 # Names of the main metrics.
 MEAN_REWARD = "critic/score/mean"
+TRAIN_ACCURACY = "critic/acc/mean"
 GRAD_NORM = "actor/grad_norm"
 WEIGHT = "actor/tr_weight_mean"
 WEIGHT_STD = "actor/tr_weight_std"

@@ -14,10 +14,10 @@ from verl_trgrpo.common.foreign import read_foreign, real_path
 from verl_trgrpo.common.secrets import without_passwords, word_problems
 from verl_trgrpo.common.text import shorten
 from verl_trgrpo.runs.compose import verl_directory
+from verl_trgrpo.runs.environment import TRAINER
 from verl_trgrpo.runs.overrides import quoted
 from verl_trgrpo.shell.bash import Bash, TooLongError
 
-MAIN = "verl.trainer.main_ppo"
 # What veRL calls its configuration where a command names none.
 _DEFAULT = "ppo_trainer"
 _SUFFIXES = (".sh", ".bash", ".slurm", ".sbatch")
@@ -111,7 +111,7 @@ class _Reader:
             )
         if not self.starts:
             others = [f"{self.path}, {each}" for each in dict.fromkeys(self._others)]
-            nothing = f"{self.path}: starts no training that can be read (python3 -m {MAIN} ...)"
+            nothing = f"{self.path}: starts no training that can be read (python3 -m {TRAINER} ...)"
             raise InvalidInputError([nothing, *(finding.message for finding in findings), *others])
         self.starts = [
             ScriptStart(each.line, each.source, each.overrides, (*findings, *each.findings))
@@ -144,12 +144,14 @@ class _Reader:
         unread = [word for word in words if self.bash.reason(word)]
         known = [word for word in words if word not in unread]
         findings = [*self._unread(unread), *self._surroundings(line)]
-        if module != MAIN:
+        if module != TRAINER:
             if _is_file(module) or not any("actor_rollout_ref." in word for word in words):
                 shown = self.bash.shown(module)
-                self._others.append(f"line {line}: starts {shown}; only the arguments of {MAIN} are checked")
+                self._others.append(f"line {line}: starts {shown}; only the arguments of {TRAINER} are checked")
                 return
-            reason = f"starts {module}, which is not here; its arguments were checked as those of {MAIN}; start {MAIN}"
+            reason = (
+                f"starts {module}, which is not here; its arguments were checked as those of {TRAINER}; start {TRAINER}"
+            )
             findings.append(self._error(line, reason))
         try:
             source, overrides = main_arguments(known)

@@ -45,7 +45,7 @@ __all__ = [
 ]
 
 # veRL's reward loop passes these if a reward model is configured; rule-based rewards do not use them.
-_FROM_VERL = frozenset({"reward_router_address", "reward_model_tokenizer"})
+GIVEN_WITH_MODEL = ("reward_router_address", "reward_model_tokenizer")
 
 _UNREADABLE = Score(0.0, acc=0.0, gold_unparseable=1.0)
 _SCORE_FIELDS = frozenset(field.name for field in fields(Score))
@@ -74,7 +74,7 @@ def compute_score(
             the rewards that have it.
 
     Returns:
-        the fields of `Score`: score, acc, format_ok, f1, gold_unparseable, timed_out; and the agent loop's counts
+        the fields of `Score`: score, acc, format_ok, f1, gold_unparseable, timed_out, restated; and the agent loop's counts
         (``extra_info["rollout_metrics"]``), which veRL then reports for validation. All float.
 
     Raises:
@@ -139,7 +139,7 @@ def score_response(
         raise TypeError(f"the response is {type(response).__name__}, not str; decode the tokens before scoring them")
     if options:
         own = options_of(reward)
-        _refuse_unknown(options.keys() - own - _FROM_VERL)
+        _refuse_unknown(options.keys() - own - {*GIVEN_WITH_MODEL})
         options = {name: value for name, value in options.items() if name in own}
     score = reward(response, ground_truth, _judged_by(extra_info), **options)
     if not isinstance(score, Score):

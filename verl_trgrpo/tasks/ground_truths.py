@@ -4,28 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 from itertools import product
 from typing import Any
 
-from verl_trgrpo.common.findings import Finding, Level
+from verl_trgrpo.common.findings import Level
 from verl_trgrpo.common.text import first_line, shorten
-from verl_trgrpo.data.rows import RawRow, contains, extra_info_of, ground_truth_of, truth_findings
+from verl_trgrpo.data.questions.context import DataQuestion, Remark
+from verl_trgrpo.data.questions.single_rows import has_source
+from verl_trgrpo.data.rows import RawRow, contains, extra_info_of, ground_truth_of
 from verl_trgrpo.judge.answer_form import ANSWER_FORMS, AnswerForm, asked_form, prompt_text, read_answer, state_answer
 from verl_trgrpo.judge.golds import listed
 from verl_trgrpo.tasks import has_reward, reference_response_of, score_response
-from verl_trgrpo.tasks.registry import alternatives_of, guessed_reward, mismatch_of, unknown_source
+from verl_trgrpo.tasks.registry import alternatives_of, guessed_reward, mismatch_of, task_key_of, unknown_source
 from verl_trgrpo.tasks.reward_input import reward_input
 
-LITERAL_GOLDS = "literal golds"
-"""The check that asks with a wrong answer whether the reward understands a ground truth that it takes as it is written."""
-LITERAL_SHARE = 0.5
-"""Share of a file's ground truths from which on it is an error that they are only compared literally.
-
-Single ones are in the best public sets, up to 0.15 of a set; these prompts are lost. A fault of the file's layout, such as whole
-solutions in place of answers, has nearly all. Half is far enough from both that 50 rows tell them apart.
-"""
-_FEWEST = 20  # rows below which nothing is said of a share
 # Neither the answer of a row nor close to one.
 _WRONG = "-98765.4321"
 
@@ -33,52 +27,93 @@ _WRONG = "-98765.4321"
 USUAL_FORMS: tuple[AnswerForm, ...] = ("tags", "box")
 
 
-def reward_findings(row: RawRow, where: str, default: str | None = None) -> Iterator[tuple[str, Finding]]:
-    """Check that a row's data source has a reward, which gives a response with the ground truth full marks.
+@dataclass(frozen=True)
+class TaskKnowledge:
+    """What the registered tasks know of rows, as :class:`~verl_trgrpo.data.questions.context.Tasks` describes it.
 
-    Also check that the ground truth can be that of the prompt.
+    Args:
+        default: data source whose reward scores those that have none.
+        has_rewards: their rewards score the rows; False for rows of a run with other rewards.
     """
-    source = row.get("data_source")
-    if not isinstance(source, str) or not has_reward(source, default):
-        message = f"{unknown_source(source)}, or give --no-rewards for a run with other rewards"
-        yield "data source", Finding.error(where, message)
-        yield "reward of gold", Finding.not_checked("", f"no reward for {shorten(source)}")
-        return
-    if guess := guessed_reward(source, default):
-        yield "data source", Finding.warning(where, guess)
-    if any(finding.level is Level.ERROR for finding in truth_findings(row, where)):
-        return
-    foreign = None
-    try:
-        found = _gold_finding(row, source, where, default)
-        foreign = _foreign_finding(row, source, where, default)
-    except ImportError as error:
-        message = f"the reward of {source!r} cannot be imported ({first_line(error)})"
-        found = Finding.not_checked("", message)
-    except Exception as error:  # a reward may be anybody's code; it would raise in training, too
-        message = f"the reward of {source!r} raises {type(error).__name__}: {first_line(error)}"
-        found = Finding.error(where, message)
-    if found:
-        yield LITERAL_GOLDS if isinstance(found, _LiteralFinding) else "reward of gold", found
-    if foreign:
-        yield "ground truth", foreign
+
+    default: str | None = None
+    has_rewards: bool = True
+
+    def scores(self, row: RawRow) -> bool:
+        """Return whether one of the rewards scores the row."""
+        return self.has_rewards and has_source(row) and has_reward(row["data_source"], self.default)
+
+    def key(self, row: RawRow) -> str | None:
+        """Return what the row shares with those that ask the same in other words."""
+        return task_key_of(row)
+
+    def answers(self, row: RawRow) -> list[str]:
+        """Return the answers that the ground truth accepts."""
+        return answers_of(row, self.default)
+
+    def equal(self, row: RawRow, one: Any, other: Any) -> bool:
+        """Return whether the reward gives full marks to one ground truth for the other, either way."""
+        pairs = [(one, other), (other, one)] if self.has_rewards else []
+        return any(accepts(row, *pair, self.default) for pair in pairs)
+
+    def source_remarks(self, row: RawRow) -> Iterator[Remark]:
+        """Ask whether there is a reward for the data source."""
+        if not self.has_rewards or not has_source(row):
+            return
+        source = row["data_source"]
+        if not self.scores(row):
+            yield DataQuestion.SOURCE, Level.ERROR, f"{unknown_source(source)}, or register one (docs/data.md)"
+            yield DataQuestion.GOLD, Level.NOT_CHECKED, f"no reward for {shorten(source)}; choose or register one"
+        elif guess := guessed_reward(source, self.default):
+            yield DataQuestion.SOURCE, Level.WARNING, guess
+
+    def truth_remarks(self, row: RawRow) -> Iterator[Remark]:
+        """Ask whether the reward gives a response with the ground truth full marks, and a wrong one less.
+
+        Also ask whether the ground truth can be that of the prompt.
+        """
+        if not self.scores(row):
+            return
+        source = row["data_source"]
+        try:
+            yield from filter(
+                None, [_gold_remark(row, source, self.default), _foreign_remark(row, source, self.default)]
+            )
+        except ImportError as error:
+            message = f"the reward of {source!r} cannot be imported ({first_line(error)}); install what it needs"
+            yield DataQuestion.GOLD, Level.NOT_CHECKED, message
+        except Exception as error:  # a reward may be anybody's code; it would raise in training, too
+            message = f"the reward of {source!r} raises {type(error).__name__}: {first_line(error)}"
+            yield DataQuestion.GOLD, Level.ERROR, message
 
 
-def _foreign_finding(row: RawRow, source: str, where: str, default: str | None) -> Finding | None:
-    """Return a finding if the ground truth is another prompt's: by the task, or by question and solution of `extra_info`."""
+def _foreign_remark(row: RawRow, source: str, default: str | None) -> Remark | None:
+    """Return a remark if the ground truth is another prompt's: by the task, or by question and solution of `extra_info`."""
     prompt, truth, extra_info = prompt_text(row.get("prompt")), ground_truth_of(row), extra_info_of(row)
     if reason := mismatch_of(source, prompt, truth, extra_info, default):
-        return Finding.error(where, f"{reason}; build the file again, prompts and ground truths may be shifted")
+        return (
+            DataQuestion.TRUTH,
+            Level.ERROR,
+            f"{reason}; build the file again, prompts and ground truths may be shifted",
+        )
     question = extra_info.get("question")
     if isinstance(question, str) and not contains(prompt, question):
         reason = f"extra_info.question {shorten(question)} is not in the prompt"
-        return Finding.warning(where, f"{reason}; correct the row, or build the file again if rows are shifted")
+        return (
+            DataQuestion.TRUTH,
+            Level.WARNING,
+            f"{reason}; correct the row, or build the file again if rows are shifted",
+        )
     for key in ("answer", "solution"):
         solution = extra_info.get(key)
         stated = _final_answer(solution) if isinstance(solution, str) else None
         if stated and not accepts(row, truth, stated, default):
             reason = f"extra_info.{key} ends in {shorten(stated)}, the ground truth is {shorten(truth)}"
-            return Finding.warning(where, f"{reason}; correct one, or build the file again if rows are shifted")
+            return (
+                DataQuestion.TRUTH,
+                Level.WARNING,
+                f"{reason}; correct one, or build the file again if rows are shifted",
+            )
     return None
 
 
@@ -87,73 +122,68 @@ def _final_answer(solution: str) -> str | None:
     return read_answer(solution, "hashes") or read_answer(solution, "box")
 
 
-def _gold_finding(row: RawRow, source: str, where: str, default: str | None) -> Finding | None:
-    """Score responses that state the ground truth in the form that the prompt asks for; return a finding unless one is right.
+def _gold_remark(row: RawRow, source: str, default: str | None) -> Remark | None:
+    """Score responses that state the ground truth in the form that the prompt asks for; return a remark unless one is right.
 
     Raises:
         GroundTruthError: the reward cannot read the ground truth.
     """
     asked = asked_form(row.get("prompt"))
-    found = _stated_gold_finding(row, source, where, asked, default)
-    if found and found.level is Level.ERROR and asked:
+    found = _stated_gold_remark(row, source, asked, default)
+    if found and found[1] is Level.ERROR and asked:
         for form in ANSWER_FORMS:
-            if form != asked and _stated_gold_finding(row, source, where, form, default) is None:
+            if form != asked and _stated_gold_remark(row, source, form, default) is None:
                 forms = f"{state_answer('...', asked)}, the reward of {source!r} reads {state_answer('...', form)}"
-                return Finding.error(where, f"the prompt asks for {forms}; change the prompt or the data source")
+                return (
+                    DataQuestion.GOLD,
+                    Level.ERROR,
+                    f"the prompt asks for {forms}; change the prompt or the data source",
+                )
     return found
 
 
-def _stated_gold_finding(
-    row: RawRow, source: str, where: str, form: AnswerForm | None, default: str | None
-) -> Finding | None:
-    """Score responses that state the ground truth in a form; return a finding unless one gets `acc` 1.0 and a wrong one less."""
+def _stated_gold_remark(row: RawRow, source: str, form: AnswerForm | None, default: str | None) -> Remark | None:
+    """Score responses that state the ground truth in a form; return a remark unless one gets `acc` 1.0 and a wrong one less."""
     truth = ground_truth_of(row)
     given = reward_input(extra_info_of(row), row.get("prompt"))
     shown, stated = shorten(truth), f" in the form {state_answer('...', form)}" if form else ""
-    found = Finding.error(where, f"the ground truth {shown} contains no answer")
+    found = DataQuestion.GOLD, Level.ERROR, f"the ground truth {shown} contains no answer"
     for response in _gold_responses(source, truth, form, default):
         if response is None:
-            return Finding.not_checked("", f"{source} has no reference response for some rows")
+            return DataQuestion.GOLD, Level.NOT_CHECKED, f"{source} has no reference response for some rows"
         verdict = score_response(source, response, truth, given, default_reward=default)
         if verdict["acc"] == 1.0:
-            return _wrong_finding(row, source, where, form, default)
+            return _wrong_remark(row, source, form, default)
         if verdict["gold_unparseable"]:
-            found = Finding.error(where, f"the reward of {source!r} does not understand the ground truth {shown}")
+            found = (
+                DataQuestion.GOLD,
+                Level.ERROR,
+                f"the reward of {source!r} does not understand the ground truth {shown}",
+            )
         elif verdict["timed_out"]:
-            found = Finding.warning(where, f"the reward of {source!r} timed out on the ground truth {shown}")
+            found = DataQuestion.GOLD, Level.WARNING, f"the reward of {source!r} timed out on the ground truth {shown}"
         else:
-            found = Finding.error(where, f"the ground truth {shown} as an answer{stated} gets acc {verdict['acc']}")
+            found = (
+                DataQuestion.GOLD,
+                Level.ERROR,
+                f"the ground truth {shown} as an answer{stated} gets acc {verdict['acc']}",
+            )
     return found
 
 
-class _LiteralFinding(Finding):
-    """The reward takes a ground truth as it is written, and does not understand it."""
-
-
-def _wrong_finding(
-    row: RawRow, source: str, where: str, form: AnswerForm | None, default: str | None
-) -> Finding | None:
-    """Score responses with a wrong answer; return a finding if one is right, or tells that the ground truth is not understood."""
+def _wrong_remark(row: RawRow, source: str, form: AnswerForm | None, default: str | None) -> Remark | None:
+    """Score responses with a wrong answer; return a remark if one is right, or tells that the ground truth is not understood."""
     truth = ground_truth_of(row)
     given, shown = reward_input(extra_info_of(row), row.get("prompt")), shorten(truth)
     for each in [form] if form else USUAL_FORMS:
         verdict = score_response(source, state_answer(_WRONG, each), truth, given, default_reward=default)
         if verdict["acc"] == 1.0:
             message = f"the reward of {source!r} gives acc 1.0 to {_WRONG}, too, for the ground truth {shown}; correct the reward"
-            return Finding.error(where, message)
+            return DataQuestion.GOLD, Level.ERROR, message
         if verdict["gold_unparseable"]:
             reason = f"the reward of {source!r} does not understand the ground truth {shown} and compares it literally"
-            return _LiteralFinding(Level.WARNING, where, f"{reason}: answers in other words get 0")
+            return DataQuestion.LITERAL, Level.WARNING, f"{reason}: answers in other words get 0"
     return None
-
-
-def literal_findings(where: str, literal: int, rows: int) -> Iterator[Finding]:
-    """Check the share of ground truths of a file, or of the rows that were scored, that are only compared literally."""
-    if rows >= _FEWEST and literal >= LITERAL_SHARE * rows:
-        reason = f"{literal} of {rows} ground truths are only compared literally, so right answers get 0"
-        yield Finding.error(
-            where, f"{reason}; put the answers alone into reward_model.ground_truth, in LaTeX or as numbers"
-        )
 
 
 def _gold_responses(source: Any, truth: Any, form: AnswerForm | None, default: str | None) -> Iterator[str | None]:

@@ -26,6 +26,7 @@ class Score:
             itself.
         gold_unparseable: 1.0 if the ground truth could not be parsed, so that `acc` 0.0 does not mean "wrong".
         timed_out: 1.0 if the comparison reached its limit of time or memory, so that `acc` 0.0 means "unknown".
+        restated: 1.0 if the answer is refused because it restates the question.
     """
 
     score: float
@@ -34,6 +35,7 @@ class Score:
     f1: float | None = None
     gold_unparseable: float = 0.0
     timed_out: float = 0.0
+    restated: float = 0.0
 
     def as_dict(self) -> dict[str, float]:
         """Return the fields as veRL needs them, all float."""

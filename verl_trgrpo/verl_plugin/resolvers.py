@@ -4,6 +4,7 @@ Hydra's plugin registers them in every Hydra application, and ``register`` in ev
 neither veRL nor torch.
 """
 
+import importlib.util
 from pathlib import Path
 
 from omegaconf import OmegaConf
@@ -12,7 +13,7 @@ from omegaconf import OmegaConf
 def register_resolvers() -> None:
     """Register the resolvers of this package's configuration files with OmegaConf.
 
-    ``${verl_trgrpo_file:tasks/search_qa/agent_loops.yaml}`` is the path of that file of the package, and
+    ``${verl_trgrpo_file:verl_trgrpo/tasks/search_qa/agent_loops.yaml}`` is the path of that file of that package, and
     ``${verl_trgrpo_asks_for:INPUT,NAME}`` is true if the shaping of that name takes that input, such as the entropy, and
     ``${verl_trgrpo_fraction:N,K}`` is N / K rounded down, at least 1.
     """
@@ -22,10 +23,12 @@ def register_resolvers() -> None:
 
 
 def _path_of(name: str) -> str:
-    path = Path(__file__).parents[1] / name
-    if not path.is_file():
-        raise ValueError(f"verl_trgrpo_file:{name}: does not exist in the package verl_trgrpo; check the configuration")
-    return str(path)
+    package, _, place = name.partition("/")
+    spec = importlib.util.find_spec(package)
+    for directory in (spec and spec.submodule_search_locations) or ():
+        if (path := Path(directory) / place).is_file():
+            return str(path)
+    raise ValueError(f"verl_trgrpo_file:{name}: does not exist in the package {package}; check the configuration")
 
 
 def _fraction(number: int, parts: int) -> int:

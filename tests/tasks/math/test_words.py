@@ -2,7 +2,7 @@
 
 import pytest
 
-from verl_trgrpo.decontaminate import words_of
+from verl_trgrpo.curation.decontaminate import words_of
 
 SAME = {
     "commands": (

@@ -19,7 +19,15 @@ def score(response, gold=GOLD):
 
 @pytest.mark.parametrize("name", [*(f"searchR1_{source}" for source in SOURCES), "search_qa"])
 def test_every_set_has_this_reward(name):
-    expected = {"score": 1.0, "acc": 1.0, "format_ok": 1.0, "f1": 1.0, "gold_unparseable": 0.0, "timed_out": 0.0}
+    expected = {
+        "score": 1.0,
+        "acc": 1.0,
+        "format_ok": 1.0,
+        "f1": 1.0,
+        "gold_unparseable": 0.0,
+        "timed_out": 0.0,
+        "restated": 0.0,
+    }
     assert compute_score(name, "<answer>paris</answer>", GOLD) == expected
 
 
@@ -54,7 +62,8 @@ def test_wrong_answers(answer):
 
 @pytest.mark.parametrize("response", ["", "Paris", "<answer>Paris", "Paris</answer>", "</answer>Paris<answer>"])
 def test_no_answer_block(response):
-    assert score(response) == dict.fromkeys(("score", "acc", "format_ok", "f1", "gold_unparseable", "timed_out"), 0.0)
+    fields = ("score", "acc", "format_ok", "f1", "gold_unparseable", "timed_out", "restated")
+    assert score(response) == dict.fromkeys(fields, 0.0)
 
 
 @pytest.mark.parametrize(

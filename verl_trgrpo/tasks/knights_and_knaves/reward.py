@@ -41,6 +41,7 @@ from typing import Any
 from unicodedata import normalize
 
 from verl_trgrpo.common.text import shorten
+from verl_trgrpo.judge.answer_form import END_TOKEN
 from verl_trgrpo.judge.golds import GroundTruthError
 from verl_trgrpo.tasks.task import Score
 
@@ -55,7 +56,7 @@ MAX_UNICODE_CHARS = 2000
 _TRUTH_KEY = "solution_text_format"
 _TRUTH_LINE = re.compile(r"\(([0-9]+)\) (\S.*) is a (knight|knave)")
 _TAG = re.compile(r"</?(?:think|answer)>")
-_END_TOKENS = re.compile(r"<\|im_end\|>|<\|endoftext\|>|</s>")
+_END_TOKENS = re.compile(END_TOKEN)
 _UNDERSCORES = re.compile(r"(?<![^\W_])_+|_+(?![^\W_])")
 _PLAIN_LANGUAGES = ("", "text", "txt", "plain", "plaintext", "markdown", "md", "answer")
 
@@ -125,8 +126,8 @@ def extract_answer(response: str) -> str | None:
     """Return the text between the answer tags, or None if the response does not have the required form.
 
     The form, with white space allowed between the parts: an optional `<think>` (a chat template may have put it into the
-    prompt), the reasoning, `</think>`, `<answer>`, the answer, `</answer>`, and any of the end-of-text tokens
-    `<|im_end|>`, `<|endoftext|>`, `</s>`. Tags are case-sensitive and occur nowhere else, not even in the reasoning.
+    prompt), the reasoning, `</think>`, `<answer>`, the answer, `</answer>`, and any tokens with which a
+    response ends, such as `<|im_end|>`. Tags are case-sensitive and occur nowhere else, not even in the reasoning.
     Reasoning and answer may be empty. Any other text, such as a header word or an HTML comment, is ordinary text.
     """
     reasoning, _, rest = response.partition("</think>")

@@ -19,9 +19,11 @@ from typing import Annotated, Any
 from verl_trgrpo.common.progress import Progress, no_progress
 from verl_trgrpo.common.text import shorten
 from verl_trgrpo.data.sources import (
+    NOT_ASKED_FOR,
     Parsed,
     Record,
     SourceFiles,
+    counts,
     find_source_files,
     load_hub,
     parse_records,
@@ -29,7 +31,8 @@ from verl_trgrpo.data.sources import (
     read_records,
     warn_of_test_files,
 )
-from verl_trgrpo.data.write import NOT_ASKED_FOR, BuilderOptions, counts
+from verl_trgrpo.tasks.data_set import BuilderOptions
+from verl_trgrpo.tasks.knights_and_knaves import HUB_DATASET
 from verl_trgrpo.tasks.knights_and_knaves.logic import MAX_PEOPLE, canonical_key, parse_statements, unique_solution
 from verl_trgrpo.tasks.knights_and_knaves.puzzles import (
     Puzzle,
@@ -45,7 +48,6 @@ from verl_trgrpo.tasks.knights_and_knaves.reward import score_knights_and_knaves
 # The merge that the TR-GRPO paper trains on: arXiv 2511.00066.
 PAPER_PEOPLE, PAPER_TRAIN, PAPER_TEST = (3, 4, 5, 6, 7), 900, 100
 
-HUB_DATASET = "K-and-K/knights-and-knaves"
 # The latest commit known when this was written. The data set's licence is CC BY-NC-SA 4.0.
 HUB_REVISION = "2f68547989981b1af37cb3dde5fdefa847aa8619"
 

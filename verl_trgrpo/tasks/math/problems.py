@@ -9,7 +9,7 @@ from itertools import takewhile
 from typing import Any
 
 from verl_trgrpo.common.text import shorten
-from verl_trgrpo.data.rows import CHAT_TAGS
+from verl_trgrpo.data.rows import chat_tags
 from verl_trgrpo.data.sources import LeftOutRowError, Record, is_empty, plain_name
 from verl_trgrpo.judge.equality import equal_answers
 from verl_trgrpo.judge.golds import gold_text, is_number, listed, written_answers
@@ -28,7 +28,7 @@ _CHOICES = ("choices", "options")
 _PICTURE = re.compile(r"(image|picture|figure|diagram|img|video|audio)s?[0-9]*")  # image1
 _LETTERS = "ABCDEFGHIJ"
 _LABEL = re.compile(r"\(?([A-Ja-j])\s*[).:]\s*")  # (B) or B.
-_GSM8K_ANSWER = re.compile(r"(?:^|\n)####[ \t]*([^\n]*\S)\s*$")  # #### 72
+_GSM8K_ANSWER = re.compile(r"(?:^|\n)####([^\n]*)$")  # #### 72
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ def problem_of(record: Record, problem_column: str = "", answer_column: str = ""
     choices = _choices_of(row)
     if not all(re.search(rf"\b{label}\s*[).:]\s*{re.escape(choice)}", text) for label, choice in choices.items()):
         text = "\n".join([text, *(f"{label}. {choice}" for label, choice in choices.items())])
-    if tags := [tag for tag in CHAT_TAGS if tag in text]:
+    if tags := chat_tags(text):
         raise ValueError(f"the problem contains {', '.join(tags)}; the chat template adds its own tags")
     answer = _answer_of(row, answer_column)
     if is_empty(answer):
@@ -174,8 +174,8 @@ def _prompt_text(prompt: Any) -> Any:
 
 def _last_line_answer(solution: Any) -> str | None:
     """Return what a solution of GSM8K states after ``####`` in its last line, without commas in numbers; None if nothing."""
-    match = _GSM8K_ANSWER.search(solution) if isinstance(solution, str) else None
-    return match[1].replace(",", "") if match else None
+    match = _GSM8K_ANSWER.search(solution.rstrip()) if isinstance(solution, str) else None
+    return match[1].strip().replace(",", "") or None if match else None
 
 
 def read_answers(value: Any) -> list[str]:

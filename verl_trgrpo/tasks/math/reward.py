@@ -31,7 +31,8 @@ def score_math(
     Args:
         response, ground_truth: as for :func:`verl_trgrpo.judge.judge_answer`.
         extra_info: the row's extra_info, with the prompt and how it was rendered (`reward_input` adds them). A true
-            `rounded_gold`, as the builder marks rows, has the effect of the option.
+            `rounded_gold`, as the builder marks rows, has the effect of the option; a true `natural_log` says that ``\\log``
+            without a base is the natural one in the gold's source.
         rounded_gold, answer_form: as for `judge_answer`.
         thinking: the chat template ends the prompt in `<think>`, so a response without `</think>` was cut off in its
             reasoning; None for what `extra_info` says.
@@ -39,7 +40,8 @@ def score_math(
 
     Returns:
         `Score` with `score` = `acc`, 1.0 or 0.0. `gold_unparseable` is 1.0 if no ground truth is
-        understood and the answer is not literally one of them; `timed_out` if the comparison was stopped.
+        understood and the answer is not literally one of them; `timed_out` if the comparison was stopped; `restated` if the
+        answer restates the question.
 
     Raises:
         GroundTruthError, ValueError, RuntimeError: as `judge_answer`.
@@ -52,6 +54,7 @@ def score_math(
         answer_form=answer_form,
         thinking_opened=bool(extra_info.get(THINKING_OPENED)) if thinking is None else thinking,
         rounded_gold=rounded_gold or bool(extra_info.get("rounded_gold")),
+        natural_log=bool(extra_info.get("natural_log")),
         time_limit=math_time_limit,
     )
     if verdict.right:
@@ -62,6 +65,7 @@ def score_math(
         format_ok=float(verdict.answer is not None),
         gold_unparseable=float(not verdict.gold_understood),
         timed_out=float(verdict.timed_out),
+        restated=float(verdict.fault == "restated"),
     )
 
 

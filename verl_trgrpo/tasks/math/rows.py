@@ -26,8 +26,8 @@ from verl_trgrpo.data.sources import (
     stem_of,
     warn_of_test_files,
 )
-from verl_trgrpo.data.write import BuilderOptions
 from verl_trgrpo.judge.equality import is_rounded
+from verl_trgrpo.tasks.data_set import BuilderOptions
 from verl_trgrpo.tasks.math.problems import CONTRADICTED, REPEATED, Problem, find_repetitions, problem_of
 
 if TYPE_CHECKING:

@@ -17,8 +17,8 @@ from verl_trgrpo.common.foreign import NotJSONError, parse_json
 from verl_trgrpo.common.progress import Progress, no_progress
 from verl_trgrpo.common.text import shorten
 from verl_trgrpo.data.rows import arrow_schema, build_row
-from verl_trgrpo.data.write import BuilderOptions
 from verl_trgrpo.judge.equality import equal_answers
+from verl_trgrpo.tasks.data_set import BuilderOptions
 from verl_trgrpo.tasks.reasoning_gym.reward import dataset_of, reference_response, refusal, score_reasoning_gym
 from verl_trgrpo.tasks.task import Score
 

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from verl_trgrpo.common.findings import raise_invalid
 from verl_trgrpo.common.progress import Progress, no_progress
 from verl_trgrpo.common.text import shorten
-from verl_trgrpo.data.rows import CHAT_TAGS, arrow_schema, build_row
+from verl_trgrpo.data.rows import arrow_schema, build_row, chat_tags
 from verl_trgrpo.data.sources import (
     NOT_DRAWN,
     LeftOutRowError,
@@ -39,7 +39,7 @@ from verl_trgrpo.data.sources import (
     stem_of,
     warn_of_test_files,
 )
-from verl_trgrpo.data.write import BuilderOptions
+from verl_trgrpo.tasks.data_set import BuilderOptions
 from verl_trgrpo.tasks.search_qa import QUESTION_SETS, SEARCH_AGENT
 
 if TYPE_CHECKING:
@@ -304,7 +304,7 @@ def _read_question(record: Record, part: str) -> Question:
     text, answers, found = row.get("question"), row.get(key), f"found {', '.join(row) or 'nothing'}"
     if not isinstance(text, str) or not text.strip():
         raise ValueError(f"question={shorten(text)}: expected a string ({found})")
-    if tags := [tag for tag in CHAT_TAGS if tag in text]:
+    if tags := chat_tags(text):
         raise ValueError(f"the question contains {', '.join(tags)}; the chat template adds its own tags")
     answers = [answers] if isinstance(answers, str) else answers
     if isinstance(answers, list):

@@ -1,0 +1,1 @@
+"""Hydra finds plugins in packages below the namespace ``hydra_plugins``."""

@@ -1,0 +1,1 @@
+"""More methods for veRL, built on verl-trgrpo: GDPO, Constrained GRPO and iGRPO."""

@@ -1,0 +1,1 @@
+"""How often the memory plan is right on public cases."""

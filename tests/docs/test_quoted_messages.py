@@ -1,0 +1,77 @@
+"""Messages that pages quote are those that come: of veRL and Hydra by provoking them, of this package by its source."""
+
+import re
+
+import hydra
+import pytest
+from hydra.errors import HydraException
+from verl.trainer.ppo.core_algos import get_policy_loss_fn
+
+from tests.messages import modules, texts
+from tests.scripts import ROOT
+
+# Words of a quotation that have to be in one message of the package; others are values of an example.
+ENOUGH = 0.85
+# Names, numbers and settings of an example differ from case to case; words do not.
+WORD = re.compile(r"(?<![\w.=/-])(?!note\b|warning\b)[a-z]{2,}(?![\w.=/-])")
+
+
+def refused_by_hydra(source, *words):
+    with (
+        hydra.initialize_config_module("verl.trainer.config", version_base=None),
+        pytest.raises(HydraException) as refused,
+    ):
+        hydra.compose(source, [*words])
+    return str(refused.value)
+
+
+def quotations(page):
+    """What stands between quotation marks, in one line each."""
+    return [" ".join(text.split()) for text in re.findall(r'"([^"`]+)"', (ROOT / page).read_text())]
+
+
+@pytest.mark.parametrize(
+    ("quoted", "comes"),
+    [
+        ("Could not override 'algorithm'", lambda: refused_by_hydra("ppo_trainer", "algorithm=tr_grpo")),
+        (
+            "appears more than once in the final defaults list",
+            lambda: refused_by_hydra("trgrpo_trainer", "+algorithm=tr_grpo"),
+        ),
+        ("Could not find 'algorithm/tr_grpo", lambda: refused_by_hydra("ppo_trainer", "+algorithm=tr_grpo_missing")),
+    ],
+)
+def test_what_hydra_answers_is_what_the_page_quotes(quoted, comes):
+    [text] = [each for each in quotations("docs/upgrading-a-verl-recipe.md") if quoted in each]
+    assert text.rstrip("'") in comes()
+
+
+def test_what_verl_answers_is_what_the_page_quotes():
+    [text] = [each for each in quotations("docs/upgrading-a-verl-recipe.md") if "loss mode" in each]
+    with pytest.raises(ValueError, match=re.escape(text)):
+        get_policy_loss_fn("tr_grpo_missing")
+
+
+def quoted_in_tables(page):
+    """Messages in the second column: the words of each piece between dots and semicolons."""
+    rows = [line.split("|")[2] for line in (ROOT / page).read_text().splitlines() if line.startswith("|")]
+    quoted = [text for row in rows for text in re.findall(r"`([^`]+)`", row)]
+    words = [WORD.findall(piece) for text in quoted for piece in re.split(r"\.\.\.|; ", text)]
+    return [each for each in words if len(each) >= 3]
+
+
+@pytest.fixture(scope="module")
+def vocabularies():
+    """The words of each text of the package."""
+    return {frozenset(WORD.findall(text)) for _, tree in modules() for _, text in texts(tree) if " " in text}
+
+
+def known(words, vocabularies):
+    return any(len({*words} & each) >= ENOUGH * len({*words}) for each in vocabularies)
+
+
+def test_messages_in_the_tables_of_faults_are_those_of_the_package(vocabularies):
+    quoted = quoted_in_tables("docs/faults.md")
+    assert len(quoted) >= 15
+    assert [" ".join(each) for each in quoted if not known(each, vocabularies)] == []
+    assert not known(["a", "worker", "has", "died", "without", "any", "reason"], vocabularies)

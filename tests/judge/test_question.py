@@ -1,0 +1,122 @@
+r"""What the question says beside its formulas: the order of a list, letters, units, the base of a logarithm, parts."""
+
+import pytest
+
+from verl_trgrpo.judge import judge_answer
+from verl_trgrpo.judge.question import read_question
+
+# Question, gold, answers that are right, answers that are wrong.
+ASKED = {
+    "increasing order": ("Find all roots. List them in increasing order.", "-1, 2, 5", ["-1, 2, 5"], ["5, 2, -1", "2, -1, 5"]),
+    "respectively": ("What are $p$ and $q$, respectively?", "3, 4", ["3, 4", "p=3, q=4"], ["4, 3"]),
+    "respectively of the givens": (
+        r"Points $D,E$ lie on $AB$ and $AC$, respectively. Find all values of $x$.", "3, 4", ["4, 3"], [],
+    ),
+    "in order to": ("In order to win, which $n$ can be chosen?", "3, 4", ["4, 3"], []),
+    "a ranking": ("Rank the functions by growth.", "C, A, B", ["C, A, B"], ["A, B, C", "B, A, C"]),
+    "any order": ("Find all roots.", "3, 4", ["4, 3"], ["4"]),
+    "a constant of one's own": (r"Find $\int 4x^3\,dx$.", "x^4+C", ["x^4+c", "x^4+K", "c+x^4"], ["x^4+x", "x^3+c", "x^4+cx"]),
+    "two constants": (
+        "Find the general solution of $y''=y$.", "C_1e^x+C_2e^{-x}", ["Ae^x+Be^{-x}", "c_1e^{-x}+c_2e^x"],
+        ["Ae^x+Ae^{-x}", "Ae^x+ye^{-x}"],
+    ),
+    "a letter of the question": ("For a constant $c$ and $k$, find $f$ with $f(x)=xf(1)$.", "f(x)=cx", ["f(x)=cx"], ["f(x)=kx"]),
+    "a letter of the text": ("There are n men and k women, with $x$ seats. How many?", "nx", ["xn"], ["kx"]),
+    "segments": (r"Which segment is parallel to the line $\ell$?", r"\overline{AB}", [r"\overline{AB}"], [r"\overline{AC}"]),
+    "no formula": ("Which letter is it?", "2B", ["2B"], ["2C"]),
+    "square units": ("What is the area, in square centimeters?", "12", ["12", r"12\text{ cm}^2"], [r"12\text{ cm}", r"12^\circ"]),
+    "hours": ("How many hours does it take?", "12", [r"12\text{ hours}", r"12\text{ h}"], [r"12\text{ min}", r"12\text{ cm}"]),
+    "a unit that is not asked": ("How long is it?", "12", [r"12\text{ cm}"], []),
+    "radians": (r"Find the angle in radians.", r"\frac{\pi}{3}", [r"\frac{\pi}{3}", r"\frac\pi3\text{ radians}"], [r"60^\circ"]),
+    "no percentage": ("How many zebras are there?", "42", ["42"], [r"42\%"]),
+    "a percentage": ("What percent is it?", "42", ["42", r"42\%"], [r"0.42\%"]),
+    "logarithms of analysis": (r"Find $\int_1^2\frac{dx}x$.", r"\log 2", [r"\ln 2", r"\log_e 2", r"\log 2"], [r"\log_{10} 2"]),
+    "logarithms of base 10": (
+        r"Find the common logarithm of $2$ as $\log x$.", r"2\log 3", [r"2\log_{10}3", r"\log 9"], [r"2\ln 3"],
+    ),
+    "what is asked stands left": ("If $x^2+y=10$ and $y=0$, find $x^2$.", "10", ["x^2=10"], ["x^3=10", "-x=10"]),
+}  # fmt: skip
+RIGHT = [(question, gold, each) for question, gold, right, _ in ASKED.values() for each in right]
+WRONG = [(question, gold, each) for question, gold, _, wrong in ASKED.values() for each in wrong]
+
+
+def is_right(answer, gold, question):
+    return judge_answer(rf"\boxed{{{answer}}}", gold, question).right
+
+
+@pytest.mark.parametrize(("question", "gold", "answer"), RIGHT)
+def test_right_for_the_question(question, gold, answer):
+    assert is_right(answer, gold, question)
+
+
+@pytest.mark.parametrize(("question", "gold", "answer"), WRONG)
+def test_wrong_for_the_question(question, gold, answer):
+    assert not is_right(answer, gold, question)
+
+
+@pytest.mark.parametrize("gold", [r"\frac{\pi}{8}\log 2", r"e^{2\log 5}\arctan 2"])
+def test_a_gold_of_analysis_means_the_natural_logarithm(gold):
+    assert is_right(gold.replace(r"\log", r"\ln"), gold, None)
+    assert not is_right(gold.replace(r"\log", r"\log_{10}"), gold, None)
+
+
+def test_the_source_of_a_gold_may_say_that_its_logarithms_are_natural():
+    for natural in (False, True):
+        assert judge_answer(r"\boxed{\ln 2}", r"\log 2", natural_log=natural).right == natural
+        assert judge_answer(r"\boxed{\log_{10} 2}", r"\log 2", natural_log=natural).right != natural
+
+
+PARTS = "Solve it. What are all solutions?"
+
+
+@pytest.mark.parametrize(
+    ("response", "right"),
+    [
+        (r"First: \boxed{3}. Second solution: \boxed{5}.", True),
+        ("The solutions are:\n\n$\\boxed{5}$\n\n$\\boxed{3}$", True),
+        (r"So $x=\boxed{3}$. Check: \boxed{3}. The other one is \boxed{5}.", True),
+        (r"First: \boxed{3}. Second: \boxed{5}. Third: \boxed{7}.", False),
+        (r"It is \boxed{3}. It is not \boxed{5}.", False),
+        (r"It is \boxed{3}. Or is it \boxed{5}?", False),
+        (r"It is \boxed{3}. Then \boxed{5", False),
+        (r"It is \boxed{4}. Then \boxed{5}.", False),
+    ],
+)
+def test_boxes_are_one_answer_where_several_are_asked(response, right):
+    assert judge_answer(response, "3, 5", PARTS).right == right
+    assert not judge_answer(response, "3, 5", "What is $x$?").right
+
+
+@pytest.mark.parametrize(("response", "right"), [(r"\boxed{42}\boxed{}", False), (r"\boxed{}\boxed{42}", True),
+                                                 (r"\boxed{42}. \boxed{ }", False)])  # fmt: skip
+def test_an_empty_box_at_the_end_states_nothing(response, right):
+    assert judge_answer(response, "42").right == right
+
+
+@pytest.mark.parametrize(("gold", "answer"), [("5", r"\pi=5"), ("10", "x^2=10"), ("10", "-x=10"), ("10", "1/x=10"),
+                                              ("10", r"\frac x2=10"), ("0.4", r"0.4\%")])  # fmt: skip
+def test_a_number_behind_something_else_is_not_the_number(gold, answer):
+    assert not is_right(answer, gold, None) and not is_right(answer, gold, "What is it?")
+
+
+WORDINGS = {
+    "factored": ["Factor $x$.", "factorise", "Write it in factored form"], "expanded": ["Expand $x$", "multiply out"],
+    "simplified": ["Simplify", "in simplest radical form"], "reduced": ["in lowest terms", "as a common fraction"],
+    "rationalized": ["Rationalize the denominator"], "fraction": ["as a fraction", "as a common fraction"],
+    "decimal": ["as a decimal"], "mixed": ["as a mixed number"], "radians": ["in radians"], "degrees": ["How many degrees"],
+    "rounded": ["Round to the nearest tenth.", "Give the answer to two decimal places", "to 3 significant figures"],
+    "ordered": ["Give them in increasing order", "List them from least to greatest", "Find $a$ and $b$, respectively"],
+    "several": ["Find all roots"], "percent": ["What percent", r"$5\%$"], 
+    "natural logarithm": [r"$\int x$", r"$\int_0^1 x$", "the natural logarithm"],
+    "decimal logarithm": [r"$\log_{10} x$", "base 10"],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "text"), [(name, text) for name, texts in WORDINGS.items() for text in texts])
+def test_wordings_are_recognised(name, text):
+    assert name in read_question(text).asks
+
+
+def test_plain_questions_ask_for_nothing():
+    assert read_question("What is the largest prime factor of $n!$ in order to win?").asks == frozenset()
+    assert (read_question("What is it in base 7?").base, read_question("How many?").base) == (7, 0)
