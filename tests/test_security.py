@@ -142,7 +142,7 @@ OPENINGS = {
     "checks/algorithm.py": {"load": OWN},
     "checks/unread.py": {"read_text safe_load": OWN},
     "checks/machine.py": {"read()": "what its own child process said"},
-    "common/files.py": {"open open": f"{OPENED}, {WRITTEN}", "copymode": "the mode of a directory alone"},
+    "common/files.py": {"open open open": f"{OPENED}, {WRITTEN}", "copymode": "the mode of a directory alone"},
     "common/foreign.py": {"GzipFile": "a type", "open": "the door", "fdopen": "the door", "load": OPENED},
     "common/options.py": {"open": OWN},
     "common/sandbox.py": {"open": OWN},

@@ -294,3 +294,16 @@ def test_what_somebody_planted_beside_the_directory_is_named_and_stays(tmp_path,
     old.rename(tmp_path / "away")
     asked.write({"train": [row("2")]}, arrow_schema())
     assert {path.name for path in out.iterdir()} == {"train.parquet", "manifest.json"}
+
+
+def test_a_temporary_file_has_a_name_that_nobody_can_foresee(tmp_path):
+    """Another user of the directory can plant no link in its place."""
+    from verl_trgrpo.common.files import replaced_file
+
+    names = set()
+    for _ in range(3):
+        with replaced_file(tmp_path / "a") as temporary:
+            names.add(temporary.name)
+            assert temporary.is_file() and not temporary.is_symlink()
+            temporary.write_text("x")
+    assert len(names) == 3 and content(tmp_path) == {"a": "x"}

@@ -252,3 +252,14 @@ def test_a_second_run_is_refused_until_the_first_is_gone(tmp_path):
     with lock(tmp_path / "run" / "run.lock", ""), pytest.raises(BusyError, match=rf"kill {os.getpid()}"):
         launch(composed(tmp_path / "run"), 3, io.StringIO())
     assert not (tmp_path / "run" / "config.yaml").exists(), "the other run keeps its own configuration"
+
+
+def test_a_secret_of_the_environment_is_masked_in_the_log(tmp_path, monkeypatch, fake_driver):
+    monkeypatch.setenv("JUDGE_API_KEY", "sk-hunter2hunter2")
+    monkeypatch.setenv("HARMLESS", "plainplain")
+    fake_driver("echo resolved: $JUDGE_API_KEY $HARMLESS; exit 1")
+    run = composed(tmp_path / "run", trainer__project_name="${oc.env:JUDGE_API_KEY}-${oc.env:HARMLESS}")
+    with pytest.raises(TrainingFailedError):
+        launch(run, 3, io.StringIO())
+    log = (tmp_path / "run" / "train-1.log").read_text()
+    assert "hunter2" not in log and "resolved: *** plainplain" in log

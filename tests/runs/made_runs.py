@@ -487,7 +487,7 @@ class Figures:
 
 def score(run: MadeRun, figures: Figures) -> str:
     """Judge a run; return what was wrong about it in a line, "" if nothing."""
-    found = [each for each in judge(run.steps) if each.is_sick]
+    found = [each for each in judge(run.steps) if each.counts]
     if not run.sickness:
         figures.sound += 1
         figures.flagged += bool(found)

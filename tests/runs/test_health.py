@@ -21,9 +21,10 @@ NAMES = (
     "critic/cut_off_frac", "actor/grad_norm", "actor/lr", "actor/entropy", "actor/kl_loss", "actor/ppo_kl", "actor/pg_clipfrac",
     "actor/pg_loss", "actor/tr_weight_std", "training/rollout_probs_diff_mean", "training/rollout_actor_probs_pearson_corr",
     "rollout_corr/k3_kl", "response_length/mean", "num_turns/mean", "response/aborted_ratio", "timing_s/step",
+    "rollout_corr/rollout_is_eff_sample_size", "rollout_corr/rollout_is_mean",
     "perf/cpu_memory_used_gb", "critic/vf_explained_var", "val-core/math/acc/mean@1",
 )  # fmt: skip
-ROWS = {f"{row.name}, {row.metrics}": row for row in SIGNALS}
+ROWS = {f"{row.name}, {row.metrics}": row for row in SIGNALS if row.name != "learning rate changes nothing"}
 
 
 # What has to happen beside it.
@@ -44,6 +45,8 @@ def values_of(row, times, length=30):
         return np.where(later & (times > 1), NAN, 0.5)
     if row.unit == "repeat":
         return np.where(later & (times > 1), 0.5, 0.5 + 0.1 * noise)
+    if row.unit == "bound" and row.change < 0:  # of what cannot be negative
+        return np.where(later, row.change * times, -row.change)
     if row.unit == "bound":
         sick = row.change * times if row.change else float(times < 1)
         sick = row.change / times if row.falls and row.change else sick
@@ -68,7 +71,13 @@ def test_each_row_names_a_change_above_its_own_and_no_other(row):
         ]
         found = judge(steps, [row])
         assert bool(found) == (times > 1), times
-    assert found[0].stands and found[0].is_sick != row.note and found[0].first in (16, 17) and found[0].metric == metric
+    assert (
+        found[0].stands
+        and found[0].counts != row.note
+        and found[0].is_sick == (found[0].counts and not row.machine)
+        and found[0].first in (16, 17)
+        and found[0].metric == metric
+    )
     assert found[0].message.startswith(f"{row.name} since step ") and "{" not in found[0].remedy
     if "{resume}" in row.remedy:
         back = 1 if metric in IN_UPDATE or metric.startswith("val-") else 2
@@ -89,7 +98,7 @@ def test_two_values_are_enough_for_a_change_far_outside_its_noise(row):
             Step(i, BESIDE.get(row.name, lambda i: {})(i) | {metric: float(value)})
             for i, value in enumerate(values, start=1)
         ]
-        found = [each.first for each in judge(steps, [row]) if each.is_sick]
+        found = [each.first for each in judge(steps, [row]) if each.counts]
         assert found == ([59] if count == 2 and row.name != "steps take longer" else [])
 
 
@@ -118,14 +127,14 @@ def test_most_made_runs_are_judged_rightly():
 @pytest.mark.parametrize("report", SICK)
 def test_what_was_reported_is_named(report):
     columns, every, metrics, first = SICK[report](Draw(0))
-    found = [each for each in judge(steps_of(columns, every)) if each.is_sick and each.metric in metrics.split()]
+    found = [each for each in judge(steps_of(columns, every)) if each.counts and each.metric in metrics.split()]
     assert found and min(abs(each.first - first) for each in found) <= 0.25 * len(columns["actor/lr"])
 
 
 @pytest.mark.parametrize("habit", SOUND)
 def test_what_is_sound_is_left_alone(habit):
     columns, every = SOUND[habit](Draw(0))
-    assert [each.message for each in judge(steps_of(columns, every)) if each.is_sick] == []
+    assert [each.message for each in judge(steps_of(columns, every)) if each.counts] == []
 
 
 FLAT = Draw(1).shares(np.full(400, 0.4), 500)
@@ -158,8 +167,31 @@ def test_equal_weights_are_named_whatever_they_are(mean):
     assert [each.signal.name for each in judge([Step(i, weights) for i in range(9)])] == ["weights are all equal"]
 
 
+@pytest.mark.parametrize(
+    ("name", "sick", "sound"),
+    [
+        ("actor/lr", 1e-13, 1e-9),
+        ("actor/grad_norm", 9e-9, 2e-8),
+        ("rollout_corr/rollout_is_eff_sample_size", 0.04, 0.6),
+        ("rollout_corr/rollout_is_mean", 0.02, 0.6),
+        ("actor/kl_loss", -8.0, -0.03),
+    ],
+)
+def test_what_is_sick_by_definition_is_so_from_the_first_step(name, sick, sound):
+    """Without a sound past: the remedy goes back to no checkpoint."""
+    noise = 1 + 0.1 * np.sin(np.arange(40))
+    found = [each for each in judge(steps_of({name: sick * noise})) if each.is_sick]
+    assert [(each.first, each.metric) for each in found] == [(1, name)] and "global_step" not in found[0].remedy
+    assert judge(steps_of({name: sound * noise})) == []
+
+
+def test_a_rate_that_decays_or_warms_up_is_sound():
+    for rates in (np.geomspace(1e-6, 1e-12, 40), np.linspace(1e-13, 1e-10, 40)):
+        assert judge(steps_of({"actor/lr": rates})) == []
+
+
 def messages(columns, every=1):
-    return [(each.first, f"{each.message}. {each.remedy}") for each in judge(steps_of(columns, every)) if each.is_sick]
+    return [(each.first, f"{each.message}. {each.remedy}") for each in judge(steps_of(columns, every)) if each.counts]
 
 
 @pytest.mark.parametrize("part", ["gen", "reward", "ref", "update_actor", "a_later_part"])
@@ -288,6 +320,26 @@ def test_the_command_judges_a_file_of_verls_logger(tmp_path, capsys):
     output = capsys.readouterr().out
     assert output.startswith("stands  update is not finite since step 4 (actor/grad_norm nan, 1 of 4 values)")
     assert output.endswith("4 steps, the last is 4: 1 signal\n")
+
+
+def test_what_the_machine_does_is_no_fault_of_the_run(tmp_path, capsys):
+    times = [100 + i % 3 for i in range(30)] + [300 + i % 3 for i in range(30)]
+    path = tmp_path / "metrics.jsonl"
+    assert (
+        main(logged(path, [{"timing_s/step": time, "response_length/mean": 300.0 + time % 3} for time in times])) == 0
+    )
+    output = capsys.readouterr().out
+    assert output.startswith("machine  steps take longer since step 31") and "no signals" in output
+
+
+def test_names_of_another_trainer_are_not_judged(tmp_path, capsys):
+    for names in (["foo"], ["grad_norm", "frac_reward_zero_std", "loss"]):
+        assert main(logged(tmp_path / "metrics.jsonl", [dict.fromkeys(names, 0.0)] * 50)) == 3
+        output = capsys.readouterr().out
+        assert "nothing here can be judged" in output and names[0] in output and "no signals" not in output
+    assert main(logged(tmp_path / "metrics.jsonl", [{"critic/score/mean": 0.4 + i % 3 / 100} for i in range(50)])) == 0
+    told = capsys.readouterr().out
+    assert all(name in told for name in ("validation", "gradient", "entropy", "length of responses", "time of a step"))
 
 
 def test_the_exit_code_counts_what_came_and_went_by_its_share(tmp_path, capsys):

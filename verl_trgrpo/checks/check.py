@@ -13,6 +13,7 @@ from verl_trgrpo.checks.files import missing_files, model_findings, module_findi
 from verl_trgrpo.checks.settings import key_findings, section_findings, type_findings
 from verl_trgrpo.checks.view import RunView
 from verl_trgrpo.common.findings import Finding, Level
+from verl_trgrpo.common.secrets import environment_secrets
 from verl_trgrpo.common.text import count_of
 from verl_trgrpo.data.prompts import own_agent_loops
 from verl_trgrpo.runs.compose import ComposedRun, changed_values, resolved, verl_defaults
@@ -139,9 +140,21 @@ def _stages() -> dict[str, tuple[Check, ...]]:
             without_repeats(rules, switches, unread_findings), sizes, micro_batch_findings, head_findings, token_findings,
             memory_findings,
             machine_findings, loop_setting_findings, length_findings, loss_findings, drift_findings, own_code_findings,
-            resume_findings, own_findings,
+            resume_findings, own_findings, secret_findings,
         ),
     }  # fmt: skip
+
+
+def secret_findings(view: RunView) -> list[Finding]:
+    """Warn of secrets of the environment that veRL resolves into its log and its trackers."""
+    return [
+        Finding.warning(
+            key,
+            f"{key} is the variable {name}: veRL prints its value into the log and hands it to trackers; read the variable "
+            "in your own code instead",
+        )
+        for key, name in environment_secrets(flat(view.run.config)).items()
+    ]
 
 
 def own_findings(view: RunView) -> list[Finding]:

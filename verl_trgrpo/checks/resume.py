@@ -146,6 +146,10 @@ def _saving_findings(view: RunView) -> list[Finding]:
                 f"lacks model, so a resumed run would start from the base model, and is refused; set {load_key}={usual}"
             )
             findings.append(Finding.warning(load_key, f"{load_key}={_listed(loaded)}: {message}"))
+        elif unsaved := [kind for kind in loaded if kind in _SHARDS and kind not in saved]:
+            reason = f"{' and '.join(unsaved)} will not be saved, so a resumed run would be refused"
+            remedy = f"set {save_key}={_listed([*saved, *unsaved])}"
+            findings.append(Finding.warning(load_key, f"{load_key}={_listed(loaded)}: {reason}; {remedy}"))
     return findings
 
 

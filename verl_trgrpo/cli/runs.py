@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import tyro
 
 from verl_trgrpo.common.findings import InvalidInputError, Level
-from verl_trgrpo.common.text import count_of, from_here, show
+from verl_trgrpo.common.text import count_of, from_here, shorten, show
 from verl_trgrpo.runs.compose import DEFAULT_CONFIG
 from verl_trgrpo.runs.metrics import read_run
 from verl_trgrpo.shell.starts import is_script
@@ -210,9 +210,9 @@ def health(options: HealthOptions) -> int:
 
     exit codes:
       0 sound, 1 a signal stands at the last step, or took a share of the run that counts,
-      2 the path holds no metrics
+      2 the path holds no metrics, 3 nothing can be judged: no metric has a name that veRL or this package logs
     """
-    from verl_trgrpo.runs.health import judge, unjudged
+    from verl_trgrpo.runs.health import is_known, judge, unjudged
 
     if not options.path.exists():
         raise ValueError(f"{options.path} does not exist; name a run directory or a file of veRL's file logger")
@@ -222,12 +222,25 @@ def health(options: HealthOptions) -> int:
             f"{options.path} holds no metrics; give a run directory with metrics-N.jsonl, or the file that veRL's logger "
             "`file` wrote (trainer.logger=[console,file], VERL_FILE_LOGGER_PATH)"
         )
+    if not is_known(steps):
+        names = sorted({name for step in steps for name in step.metrics})
+        shown = ", ".join(map(shorten, names[:5])) or "none"
+        show(f"{len(steps)} steps: nothing here can be judged, as no metric ({shown}) has a name that veRL logs")
+        return 3
     findings = judge(steps)
     for branch in abandoned:
         show(f"left    {branch.text}, before which the run went back")
     for finding in findings:
         state = (
-            "note  " if finding.signal.note else "stands" if finding.stands else "lost  " if finding.lost else "over  "
+            "note  "
+            if finding.signal.note
+            else "machine"
+            if finding.signal.machine and finding.stands
+            else "stands"
+            if finding.stands
+            else "lost  "
+            if finding.lost
+            else "over  "
         )
         show(f"{state}  {finding.message}")
         if finding.stands or finding.lost:

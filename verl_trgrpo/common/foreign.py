@@ -7,6 +7,7 @@ the way may be links. What a library opens by its path is looked at here before.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import gzip
 import json
@@ -125,11 +126,11 @@ def parse_json(content: bytes | str) -> Any:
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
-        raise ValueError(f"the key {shorten(twice)} stands twice in {shorten(found)}")
+    found: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in found:
+            raise ValueError(f"the key {shorten(name)} occurs twice in one object, after {len(found)} keys")
+        found[name] = value
     return found
 
 
@@ -143,6 +144,7 @@ def load_yaml(path: Path) -> Any:
     from omegaconf import OmegaConf
 
     content = read_foreign(real_path(path))
+    check_no_alias(content, path)
     # Before it is parsed, because a parser's message can repeat it; and after, because YAML can escape any character.
     problems = line_problems(content.decode("utf-8", "replace"), str(path))
     loaded = None if problems else OmegaConf.load(BytesIO(content))
@@ -151,6 +153,24 @@ def load_yaml(path: Path) -> Any:
     if problems:
         raise ForeignFileError(problems[0])
     return loaded
+
+
+def check_no_alias(content: bytes, path: Path) -> None:
+    """Raise a ForeignFileError for YAML with aliases: a few lines with them can represent gigabytes.
+
+    Text that no parser of YAML reads passes, as whoever loads it reports the mistake.
+    """
+    import yaml
+
+    with contextlib.suppress(yaml.YAMLError):
+        if b"*" in content and any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(content, _yaml_loader())):
+            raise ForeignFileError(f"{path} has YAML aliases (*NAME); write the values in their places")
+
+
+def _yaml_loader() -> Any:
+    import yaml
+
+    return getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 def lines_of(file: BinaryIO | gzip.GzipFile, path: Path, limit: int = LINE_LIMIT) -> Iterator[bytes]:

@@ -11,13 +11,16 @@ from typing import Any
 _PORT = r"\d*(?:[/?#\s]|[,;.)\]}'\"]*(?:\s|$))"
 _SECRET = re.compile(
     # One slash is left of two where a Path was made of an address, and an address may have no scheme.
-    r"(?P<slashes>(?<=[a-z0-9]:)[/\\]+|(?:^|(?<=[\s'\"=,(\[{<>]))[/\\]{2,})"
-    rf"(?!\[[\da-f:.%]*\])[^\s/?#@:]*:(?=\S)(?!{_PORT})(?:\S{{0,2000}}|[^@]{{0,200}})@"
-    r"|(?P<scheme>(?:(?<=http:)|(?<=https:)|(?<=ws:)|(?<=wss:))[/\\]+)[^\s/?#]*@"
-    r"|(?P<query>[?&;#](?:[\w.-]{0,99}(?:token|key|secret|passw(?:or)?d|pwd|signature|credentials?)|sig|auth)=)"
-    r"[^\s&;#'\"]+",
+    r"(?P<slashes>(?<=[a-z0-9]:)[/\\]{1,9}|(?:^|(?<=[\s'\"=,(\[{<>]))[/\\]{2,9})"
+    rf"(?!\[[\da-f:.%]{{0,99}}\])[^\s/\\?#@:]{{0,2000}}:(?=\S)(?!{_PORT})(?:\S{{0,2000}}|[^@]{{0,200}})@"
+    r"|(?P<scheme>(?:(?<=http:)|(?<=https:)|(?<=ws:)|(?<=wss:))[/\\]{1,9})[^\s/\\?#]{0,2000}@"
+    r"|(?P<query>[?&;#](?:[\w.-]{0,99}(?:tok(?:e|%65)n|key|secret|passw(?:or)?d|pwd|signature|credentials?|jwt|session|"
+    r"authorization|bearer)|sig|auth|code|pass|pw|sas|otp)=)"
+    r"[^\s&;#'\"]+"
+    r"|(?P<header>\b(?:authorization['\"]?\s{0,9}[:=]\s{0,9}['\"]?(?:bearer|basic|token)|bearer)\s{1,9})(?=[a-z_.~+/=-]{0,99}\d)[\w.~+/=-]{8,2000}",
     re.IGNORECASE,
 )
+_OF_ENVIRONMENT = re.compile(r"oc\.env:\s{0,9}(\w{0,99}(?:KEY|TOKEN|SECRET|PASS)\w{0,99})", re.IGNORECASE)
 _REMEDY = (
     "put the secret into the environment instead: VERL_TRGRPO_SEARCH_TOKEN for search servers, HTTPS_PROXY, HF_TOKEN, "
     "WANDB_API_KEY or MLFLOW_TRACKING_PASSWORD for those services"
@@ -36,7 +39,12 @@ def has_password(value: Any) -> bool:
 def without_passwords(text: str) -> str:
     """Return a text with ``***`` in place of each user, password and token in an address."""
     return _SECRET.sub(
-        lambda found: f"{found['query']}***" if found["query"] else f"{found['slashes'] or found['scheme']}***@", text
+        lambda found: (
+            f"{front}***"
+            if (front := found["query"] or found["header"])
+            else f"{found['slashes'] or found['scheme']}***@"
+        ),
+        text,
     )
 
 
@@ -57,5 +65,11 @@ def line_problems(text: str, where: str) -> list[str]:
     return [_message(f"{where}, line {text.count(chr(10), 0, match.start()) + 1},")] if match else []
 
 
+def environment_secrets(values: Mapping[str, Any]) -> dict[str, str]:
+    """Return the variables with a secret's name that values refer to as ``${oc.env:NAME}``: the variable by the value's key."""
+    found = ((key, _OF_ENVIRONMENT.findall(str(value))) for key, value in values.items())
+    return {key: names[0] for key, names in found if names}
+
+
 def _message(name: str) -> str:
-    return f"{name} has an address with a password; {_REMEDY}"
+    return f"{name} has an address with a password or a token; {_REMEDY}"

@@ -166,7 +166,7 @@ def _shade_signals(figure: Any, axes: Sequence[Any], steps: Sequence[Step], line
     """Shade the steps of signals of :mod:`verl_trgrpo.runs.health`, and name these and other `lines` below the panels."""
     from verl_trgrpo.runs.health import judge  # and numpy, which the help does not need
 
-    findings = judge(steps)
+    findings = [each for each in judge(steps) if not each.signal.machine]
     for axis in axes:
         for each in findings:
             axis.axvspan(each.first - 0.5, each.last + 0.5, color=COLORS[1], alpha=0.25 / len(findings), linewidth=0)

@@ -105,9 +105,13 @@ class RunProgress:
         """Write a line for each signal that has appeared or ended since the last call, in a long run not at each step."""
         if len(steps) % (1 + len(steps) // 1000):
             return
-        standing = {found.signal.name: f"{found.message}; {found.remedy}" for found in judge(steps) if found.stands}
+        standing = {
+            found.signal.name: f"{'machine' if found.signal.machine else 'warning'}: {found.message}; {found.remedy}"
+            for found in judge(steps)
+            if found.stands
+        }
         for name in standing.keys() - self._standing.keys():
-            self._say(f"warning: {standing[name]}")
+            self._say(standing[name])
         for name in self._standing.keys() - standing.keys():
             self._say(f"note: over since step {steps[-1].number}: {name}")
         self._standing = standing

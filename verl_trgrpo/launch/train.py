@@ -18,8 +18,10 @@ from verl_trgrpo.checks.check import early_findings
 from verl_trgrpo.checks.machine import cluster_of
 from verl_trgrpo.checks.resume import loading_findings
 from verl_trgrpo.checks.view import RunView
-from verl_trgrpo.common.files import free_name, lock, name_holder, open_plain
+from verl_trgrpo.common.files import free_name, lock, name_holder, open_plain, replaced_file
 from verl_trgrpo.common.findings import InvalidInputError, Level, raise_invalid
+from verl_trgrpo.common.foreign import open_foreign
+from verl_trgrpo.common.secrets import environment_secrets
 from verl_trgrpo.common.text import from_here, show
 from verl_trgrpo.launch.driver import Driver
 from verl_trgrpo.launch.log import LogWatch, WorkerDiedError
@@ -44,6 +46,7 @@ from verl_trgrpo.runs.environment import (
     training_environment,
 )
 from verl_trgrpo.runs.health import judge
+from verl_trgrpo.runs.keys import flat
 from verl_trgrpo.runs.metrics import MetricsLog
 from verl_trgrpo.runs.overrides import chosen_value, quoted
 from verl_trgrpo.runs.records import read_record, write_record
@@ -112,6 +115,9 @@ def run_training(
     alone = cluster_of(OmegaConf.create()) is None
     with Driver(training_environment(on_cpu, loopback=alone)) as driver:
         run = compose_here(source, overrides)
+        if (run.directory / LOCK_FILE).exists():  # a second training is refused before the check, which takes a minute
+            with _claimed(run.directory):
+                pass
         report = driver.check(run)
         raise_invalid(report.messages(Level.ERROR))
         for warning in report.messages(Level.WARNING):
@@ -227,6 +233,7 @@ def _train(
         raise KeyboardInterrupt(next_start(run.config, run_dir)) from interrupt
     finally:
         progress.close()
+        _mask(log_file, [os.environ.get(name, "") for name in environment_secrets(flat(run.config)).values()])
         last_step = _record_last_step(run_dir, log, first_step)
     if problem:
         next_time = next_start(run.config, run_dir)
@@ -239,6 +246,16 @@ def _train(
             note = f"veRL ended after step {last_step}, not {total_steps}: it filters long prompts, and stops after total_epochs"
             show(f"note: {note}", stream)
     return log_file
+
+
+def _mask(log_file: Path, secrets: Sequence[str]) -> None:
+    """Replace the values of variables with a secret's name, which veRL prints with its resolved configuration, by ``***``."""
+    values = [value.encode() for value in secrets if len(value) > 3]
+    if not values or not log_file.is_file():
+        return
+    known = re.compile(b"|".join(map(re.escape, values)))
+    with replaced_file(log_file) as temporary, open_foreign(log_file) as log, temporary.open("wb") as masked:
+        masked.writelines(known.sub(b"***", line) for line in iter(lambda: log.readline(1 << 20), b""))
 
 
 def _record_last_step(run_dir: Path, log: MetricsLog, first_step: int) -> int | None:

@@ -14,7 +14,18 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from verl_trgrpo.runs.history import REWARDS, TIMES, VALIDATION, Flags, History, Values, levels, noise_of, sums
+from verl_trgrpo.runs.history import (
+    REWARDS,
+    STEP_TIME,
+    TIMES,
+    VALIDATION,
+    Flags,
+    History,
+    Values,
+    levels,
+    noise_of,
+    sums,
+)
 from verl_trgrpo.runs.metrics import CUT_OFF_SHARE, EQUAL_GROUPS, MEAN_REWARD, NO_ANSWER, WEIGHT_STD, Step
 
 _LOST, _LOST_STEPS = 0.1, 3  # what came and went counts if it took this share of the steps, and this many
@@ -41,6 +52,7 @@ class Signal:
         back: steps back to the last weights that are sound. Rollouts of a step show those that the update before it made, so 2;
             1 for what the update of the step itself logs, and for a validation, which follows it.
         note: whether it is said, but nothing is wrong.
+        machine: whether it shows the machine and not the learning: it is said, and the run is not sick.
     """
 
     name: str
@@ -54,6 +66,7 @@ class Signal:
     excuses: tuple[str, ...] = ()
     back: int = 2
     note: bool = False
+    machine: bool = False
 
 
 @dataclass(frozen=True)
@@ -88,6 +101,11 @@ class Observation:
     @property
     def is_sick(self) -> bool:
         """Return whether somebody should look at it now."""
+        return self.counts and not self.signal.machine
+
+    @property
+    def counts(self) -> bool:
+        """Return whether it is more than a note: a fault of the run or of its machine."""
         return (self.stands or self.lost) and not self.signal.note
 
     @property
@@ -116,8 +134,20 @@ _APART = ("tokens are sampled from another policy than the one that is trained",
 _CUT = ("rewards then measure the limit", f"{_READ}; if they are right, raise data.max_response_length, or {{resume}}")
 _FELL = ("it is below what the run had reached", _SLOWER)
 
+# An element of a gradient below Adam's eps is divided by eps, so its update vanishes with it: a norm below does so for all.
+_ADAM_EPS = 1e-8
+# Half of the distance between numbers of float32 near 1/64, a usual size of weights: a smaller update is rounded away.
+_SPACING = 2.0**-31
+
 _WANTED = {
+    "reward": REWARDS,
     "validation (none is logged)": VALIDATION,
+    "gradient": r"actor/grad_norm",
+    "learning rate": r"actor/lr",
+    "entropy": r"actor/entropy(_loss)?",
+    "length of responses": r"response_length/mean",
+    "responses that are cut off": r"critic/cut_off_frac|response_length/clip_ratio",
+    "time of a step": STEP_TIME,
     "rollout against training (actor_rollout_ref.rollout.calculate_log_probs=True)": r"training/rollout_.*|rollout_corr/.*",
 }
 # Of the rows of one name, that which stands and began first is reported.
@@ -127,11 +157,20 @@ SIGNALS = (
     Signal("metric is not finite", rf"(?!({_SCORED}|{_UPDATED})$).*", "what it is computed from is not, or overflows", _READ,
            "finite"),
     Signal("gradient is 0", r"actor/grad_norm|critic/advantages/max", "advantages are 0, or nothing is trained",
-           f"{_READ}; if rewards differ, look at the lora and freeze settings", "bound", 0.0, True, excuses=("solved",)),
+           f"{_READ}; if rewards differ, look at the lora and freeze settings", "bound", _ADAM_EPS, True, excuses=("solved",)),
     Signal("nothing is left to learn", r"actor/grad_norm|critic/advantages/max", "all answers are right, and the gradient is 0",
-           "end the run, or choose harder prompts", "bound", 0.0, True, excuses=("unsolved",), note=True),
+           "end the run, or choose harder prompts", "bound", _ADAM_EPS, True, excuses=("unsolved",), note=True),
     Signal("learning rate is 0", r"actor/lr", "updates change nothing", "set actor_rollout_ref.actor.optim.lr and its schedule",
            "bound", 0.0, True),
+    Signal("learning rate changes nothing", r"actor/lr", "an update is smaller than the spacing of the weights",
+           "set actor_rollout_ref.actor.optim.lr=1e-6", "bound", _SPACING, True, excuses=("rate_was_larger",)),
+    Signal("importance weights fail", r"rollout_corr/rollout_is_eff_sample_size", "their variance is above their squared mean",
+           _APART[1], "bound", 0.5, True),
+    Signal("importance weights fail", r"rollout_corr/rollout_is_mean", "their mean is 1 by definition: most of it is cut",
+           _APART[1], "bound", 0.5, True),
+    Signal("KL is negative", r"actor/(kl_loss|ppo_kl|reward_kl_penalty)|critic/kl|rollout_corr/(kl|k3_kl)",
+           "no divergence is: the samples are not of the policy in it",
+           "compare the weights and the precision of both policies", "bound", -0.05, True),
     Signal("metric repeats itself", rf"{MEAN_REWARD}|actor/(grad_norm|entropy)", "new samples hardly give exactly the same value",
            f"{_READ}; look whether rollouts and updates still run", "repeat", excuses=("solved",)),
     Signal("all groups are equal", EQUAL_GROUPS, "equal rewards have advantages of 0, so nothing is learned",
@@ -173,8 +212,9 @@ SIGNALS = (
     Signal("validation has fallen", VALIDATION, *_FELL, "part", 0.2, True, back=1),
     Signal("part of the reward has fallen", _PARTS, *_FELL, "part", 0.3, True, excuses=("improves", "harder_prompts")),
     Signal("steps take longer", TIMES, "answers did not grow as much",
-           "look at memory, search servers and other jobs of the machine", change=1.7, excuses=("longer",)),
-    Signal("memory grows", r"perf/cpu_memory_used_gb", "the run will end without memory", "{resume}", change=1.6),
+           "look at memory, search servers and other jobs of the machine", change=1.7, excuses=("longer",),
+           machine=True),
+    Signal("memory grows", r"perf/cpu_memory_used_gb", "the run will end without memory", "{resume}", change=1.6, machine=True),
 )  # fmt: skip
 
 
@@ -193,6 +233,13 @@ def judge(steps: Sequence[Step], signals: Sequence[Signal] = SIGNALS) -> list[Ob
         if not any(found.repeats(other) for other in faults):
             faults.append(found)
     return faults
+
+
+def is_known(steps: Sequence[Step]) -> bool:
+    """Return whether a run logs any metric that a row of the table names."""
+    history = History(steps)
+    known = (name for signal in SIGNALS if signal.unit != "finite" for name in history.metrics(signal.metrics))
+    return any(len(history.column(name)[0]) for name in known)
 
 
 def unjudged(steps: Sequence[Step]) -> list[str]:

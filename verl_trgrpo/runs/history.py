@@ -32,6 +32,7 @@ _STALE = r"training/off_policy/trajectory_staleness\w*/max"
 _SPIKE, _BEFORE = 10.0, 10  # a gradient so many times larger explains a fall so many steps later
 _PART_OF_STEP = 0.6  # share of a step that its part counts as if it is less
 _LATEST = 5  # values of which the median is a level; fewer of a metric that is seldom logged
+_FEW = 100  # values that decide that number
 _PROBLEMS = 2048  # most answers of a validation that are read from its values
 
 
@@ -93,7 +94,10 @@ class History:
         values = self._finite(metric)
         if not metric.startswith("val-") or not len(values) or values.min() < 0 or values.max() > 1:
             return 0.0
-        products = np.unique(values)[:, None] * np.arange(2, _PROBLEMS)
+        distinct = np.unique(values)
+        if len(distinct) > _PROBLEMS:  # more than the multiples of one number
+            return 0.0
+        products = distinct[:: 1 + len(distinct) // _FEW][:, None] * np.arange(2, _PROBLEMS)
         fits = (np.abs(products - np.round(products)) < 1e-4).all(axis=0)
         answers = 2 + int(np.argmax(fits))
         mean = min(max(float(np.median(values)), 1 / answers), 1 - 1 / answers)
@@ -184,6 +188,12 @@ class History:
     def training_stalls(self, _: str, left: float, __: float, last: float) -> float:
         """Excuse it unless the training reward has risen meanwhile."""
         return 1.0 if self._rise(MEAN_REWARD, left, last) > 2 else math.inf
+
+    def rate_was_larger(self, metric: str, _: float, __: float, last: float) -> float:
+        """Excuse it where the rate has been larger or rises: it decays to 0 at the end, or warms up."""
+        numbers, values = self.column(metric)
+        values = values[(numbers <= last) & np.isfinite(values)]
+        return math.inf if len(values) and (values.max() > 2.0**-31 or values[-1] > 2 * values[0]) else 1.0
 
     def critic_learns(self, metric: str, _: float, __: float, last: float) -> float:
         """Excuse it where it rises since the start."""

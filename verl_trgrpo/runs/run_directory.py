@@ -17,7 +17,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from verl_trgrpo.common.files import replaced_file
 from verl_trgrpo.common.findings import InvalidInputError
-from verl_trgrpo.common.foreign import ForeignFileError, open_foreign, read_foreign
+from verl_trgrpo.common.foreign import ForeignFileError, check_no_alias, open_foreign, read_foreign
 from verl_trgrpo.common.text import as_plain_yaml, first_line
 from verl_trgrpo.common.typed import typed
 from verl_trgrpo.runs.checkpoints import choose_checkpoint, latest_checkpoint, step_of
@@ -50,7 +50,6 @@ MAY_CHANGE = (
 _MAX_SHOWN, _MAX_VALUE = 5, 100
 # Bytes at each end of a data file that its fingerprint covers.
 _END = 1 << 20
-_Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 # Names of settings that both trainers have.
 BASE_MODEL, TRAINING_DATA, VALIDATION_DATA = "model", "training data", "validation data"
@@ -251,16 +250,15 @@ def read_config(run_dir: Path) -> DictConfig | None:
     path = run_dir / CONFIG_FILE
     try:
         content = read_foreign(path)
-        # A few lines of YAML with aliases can stand for gigabytes.
-        aliases = any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(content, _Loader))
-        config = None if aliases else OmegaConf.load(BytesIO(content))
+        check_no_alias(content, path)
+        config = OmegaConf.load(BytesIO(content))
         if isinstance(config, DictConfig):
             config = inert(config)
             check_references(config)
             names = [str(field.alias) for field in ConfigKeys.model_fields.values()]
             typed(ConfigKeys, {name: resolved(config, name) for name in names}, path)
             return config
-        reason = "not a mapping, or with aliases"
+        reason = "not a mapping"
     except FileNotFoundError:
         return None
     except ForeignFileError as error:

@@ -28,7 +28,7 @@ _CHOICES = ("choices", "options")
 _PICTURE = re.compile(r"(image|picture|figure|diagram|img|video|audio)s?[0-9]*")  # image1
 _LETTERS = "ABCDEFGHIJ"
 _LABEL = re.compile(r"\(?([A-Ja-j])\s*[).:]\s*")  # (B) or B.
-_GSM8K_ANSWER = re.compile(r"(?:^|\n)####[ \t]*([^\n]*\S)\s*$")  # #### 72
+_GSM8K_ANSWER = re.compile(r"(?:^|\n)####([^\n]*)$")  # #### 72
 
 
 @dataclass(frozen=True)
@@ -174,8 +174,8 @@ def _prompt_text(prompt: Any) -> Any:
 
 def _last_line_answer(solution: Any) -> str | None:
     """Return what a solution of GSM8K states after ``####`` in its last line, without commas in numbers; None if nothing."""
-    match = _GSM8K_ANSWER.search(solution) if isinstance(solution, str) else None
-    return match[1].replace(",", "") if match else None
+    match = _GSM8K_ANSWER.search(solution.rstrip()) if isinstance(solution, str) else None
+    return match[1].strip().replace(",", "") or None if match else None
 
 
 def read_answers(value: Any) -> list[str]:
