@@ -83,7 +83,7 @@ def replaced_file(path: Path) -> Iterator[Path]:
     """
     if path.exists() and not path.is_file():
         raise ValueError(f"{path} is a device, a pipe or a directory; name another file")
-    # In a directory that others write in, only a name that nobody can foresee, and that is not there, is one's own.
+    # In a directory that others write in, only a name that cannot be foreseen, and that is not there, is one's own.
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
     os.close(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666))
     try:
