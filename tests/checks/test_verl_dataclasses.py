@@ -100,3 +100,21 @@ def test_a_critic_on_a_hub_is_not_built(sound_run):
     assert [(found.where, found.level) for found in model_findings(RunView(run))] == [
         ("critic.model.path", Level.NOT_CHECKED)
     ]
+
+
+@pytest.mark.parametrize(
+    ("word", "where"),
+    [
+        (f"{ACTOR}.fsdp_config.model_dtype=nosuch", f"{ACTOR}.fsdp_config.model_dtype"),
+        (
+            f"+{ACTOR}.fsdp_config.mixed_precision.param_dtype=nosuch",
+            f"{ACTOR}.fsdp_config.mixed_precision.param_dtype",
+        ),
+        ("actor_rollout_ref.ref.fsdp_config.model_dtype=nosuch", "actor_rollout_ref.ref.fsdp_config.model_dtype"),
+        (f"{ACTOR}.optim.betas=[-1,2]", f"{ACTOR}.optim"),
+        (f"{ACTOR}.optim.override_optimizer_config={{nosuch:1}}", f"{ACTOR}.optim"),
+    ],
+)
+def test_what_the_engine_refuses_is_an_error_before_it_starts(sound_run, word, where):
+    assert summary(findings(sound_run, word)) == [(where, Level.ERROR)]
+    assert findings(sound_run, f"+{ACTOR}.fsdp_config.mixed_precision.param_dtype=bf16") == []

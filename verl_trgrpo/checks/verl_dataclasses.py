@@ -15,9 +15,10 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 
 from verl_trgrpo.checks.view import RunView
 from verl_trgrpo.common.findings import Finding, messages_of
+from verl_trgrpo.common.text import first_line
 from verl_trgrpo.core import TokenWeighting
 from verl_trgrpo.runs.compose import defaults_of
-from verl_trgrpo.runs.keys import ACTOR, LOSS, MODEL, SHAPING, selected
+from verl_trgrpo.runs.keys import ACTOR, LOSS, MODEL, REF, SHAPING, selected
 from verl_trgrpo.verl_plugin.cpu.vllm import provide_vllm_distribution
 
 # The innermost first. veRL reads reward and profiler without building their dataclasses.
@@ -28,6 +29,8 @@ _NODES = (
 # The model's dataclass imports what this key names. Only workers need the CPU engine, and it imports vLLM.
 _EXTERNAL_LIB = "actor_rollout_ref.model.external_lib"
 _CPU_ENGINE = "verl_trgrpo.verl_plugin.cpu.private_fsdp_engine"
+# Sections whose engine veRL's workers build for FSDP, beside their dataclass.
+_FSDP = (ACTOR, REF)
 # What veRL's worker renames in the options of the reference model before it builds them.
 _REFERENCE_NAMES = {
     "log_prob_micro_batch_size": "ppo_micro_batch_size",
@@ -81,7 +84,44 @@ def verl_findings(view: RunView) -> list[Finding]:
             findings += [
                 Finding.error(key, _of_reference(found.message)) for found in _build_findings(key, _reference(config))
             ]
+        findings += [found for each in _FSDP if not findings for found in _engine_findings(config, each)]
         return findings or _validate_config_findings(config, need_reference_policy(config), has_critic)
+
+
+def _engine_findings(config: DictConfig, section: str) -> list[Finding]:
+    """Let veRL read the types of an FSDP engine, and build its optimizer, for a parameter of one number."""
+    import torch
+    from verl.utils.config import omega_conf_to_dataclass
+    from verl.utils.torch_dtypes import PrecisionType
+    from verl.workers.config.optimizer import build_optimizer
+
+    if not str(selected(config, f"{ACTOR}.strategy")).startswith("fsdp"):
+        return []
+    engine, findings = f"{section}.fsdp_config", list[Finding]()
+    types = [
+        f"{engine}.model_dtype",
+        *(f"{engine}.mixed_precision.{name}_dtype" for name in ("param", "reduce", "buffer")),
+    ]
+    for key in types:
+        if (value := selected(config, key)) is not None:
+            try:
+                PrecisionType.to_dtype(value)
+            except Exception as error:
+                findings.append(
+                    Finding.error(key, f"{key}={value}: veRL's workers fail ({error}); set fp32, bf16 or fp16")
+                )
+    key = f"{section}.optim"
+    if selected(config, key):
+        try:
+            build_optimizer([torch.nn.Parameter(torch.zeros(1))], omega_conf_to_dataclass(selected(config, key)))
+        except ImportError as error:
+            findings.append(Finding.not_checked(key, f"{key}: not built here ({first_line(error)})"))
+        except Exception as error:  # of any optimizer
+            reason = first_line(error)
+            findings.append(
+                Finding.error(key, f"{key}: veRL's workers cannot build the optimizer ({reason}); correct it")
+            )
+    return findings
 
 
 def _is_local(name: Any) -> bool:
