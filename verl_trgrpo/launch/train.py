@@ -18,9 +18,8 @@ from verl_trgrpo.checks.check import early_findings
 from verl_trgrpo.checks.machine import cluster_of
 from verl_trgrpo.checks.resume import loading_findings
 from verl_trgrpo.checks.view import RunView
-from verl_trgrpo.common.files import free_name, lock, name_holder, open_plain, replaced_file
+from verl_trgrpo.common.files import free_name, lock, name_holder, open_plain, replace_in_file
 from verl_trgrpo.common.findings import InvalidInputError, Level, raise_invalid
-from verl_trgrpo.common.foreign import open_foreign
 from verl_trgrpo.common.secrets import environment_secrets
 from verl_trgrpo.common.text import from_here, show
 from verl_trgrpo.launch.driver import Driver
@@ -253,9 +252,7 @@ def _mask(log_file: Path, secrets: Sequence[str]) -> None:
     values = [value.encode() for value in secrets if len(value) > 3]
     if not values or not log_file.is_file():
         return
-    known = re.compile(b"|".join(map(re.escape, values)))
-    with replaced_file(log_file) as temporary, open_foreign(log_file) as log, temporary.open("wb") as masked:
-        masked.writelines(known.sub(b"***", line) for line in iter(lambda: log.readline(1 << 20), b""))
+    replace_in_file(log_file, values, b"***")
 
 
 def _record_last_step(run_dir: Path, log: MetricsLog, first_step: int) -> int | None:
