@@ -157,7 +157,9 @@ def _of_ray_init() -> frozenset[str]:
     import ray
 
     taken = {name for name, each in inspect.signature(ray.init).parameters.items() if each.kind is not each.VAR_KEYWORD}
-    return frozenset(taken | names_in(inspect.getsource(ray.init)))  # those with an underscore it takes from its kwargs
+    return frozenset(
+        taken | python_words(inspect.getsource(ray.init))
+    )  # those with an underscore it takes from its kwargs
 
 
 @cache
@@ -234,7 +236,7 @@ def _words_of_module(module: str) -> frozenset[str]:
 
 def _words_of_file(path: str) -> frozenset[str]:
     try:
-        return names_in(read_foreign(Path(path).expanduser()).decode(errors="replace"))
+        return python_words(read_foreign(Path(path).expanduser()).decode(errors="replace"))
     except (ForeignFileError, OSError):  # another check reports the file
         return frozenset()
 
@@ -246,7 +248,7 @@ def _modules_in(package: str) -> list[str]:
     ]
 
 
-def names_in(source: str) -> frozenset[str]:
+def python_words(source: str) -> frozenset[str]:
     """Return the attributes, keyword arguments, parameters and strings in a piece of Python; nothing if it is not Python."""
     try:
         tree = ast.parse(textwrap.dedent(source))
