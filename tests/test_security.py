@@ -140,7 +140,6 @@ LOOKED_AT, OPENED, OWN, WRITTEN = "looked at before", "opened before", "of this 
 METRICS, TYPED = "MetricsLog and _Lines read through the door", "named by the user for his own training"
 OPENINGS = {
     "checks/algorithm.py": {"load": OWN},
-    "checks/unread.py": {"read_text safe_load": OWN},
     "checks/machine.py": {"read()": "what its own child process said"},
     "common/files.py": {"open open open": f"{OPENED}, {WRITTEN}", "copymode": "the mode of a directory alone"},
     "common/foreign.py": {"GzipFile": "a type", "open": "the door", "fdopen": "the door", "load": OPENED},
@@ -163,6 +162,7 @@ OPENINGS = {
     "retrieval/index.py": {"open": LOOKED_AT},
     "runs/checkpoints.py": {"ZipFile": OPENED},
     "runs/keys.py": {"read_text safe_load": OWN},
+    "runs/readers.py": {"load read_text safe_load": OWN},
     "runs/run_directory.py": {"load": OPENED},
     "runs/weights.py": {"load safe_open": LOOKED_AT},
 }

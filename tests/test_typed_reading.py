@@ -200,7 +200,7 @@ def test_a_key_that_stands_twice_is_named_and_neither_value_taken(place, readers
         said = "".join(call(readers(reader), caplog)[1] for reader in [*each, *slower[:1]])
     finally:
         path.write_text(before)
-    assert "stands twice" in said and path.name in said, said
+    assert "occurs twice" in said and path.name in said, said
 
 
 ACTING = ("Cc", "Cf", "Cs", "Zl", "Zp")

@@ -20,7 +20,6 @@ from tests.verl_plugin.test_ppo_loss import LENGTHS, micro_batch, nested
 from verl_trgrpo.checks.algorithm import loss_findings
 from verl_trgrpo.checks.view import RunView
 from verl_trgrpo.config import OWN_CONFIGS
-from verl_trgrpo.core import register_shaping
 
 ACTOR = "actor_rollout_ref.actor"
 WORDS = sorted(file.stem for file in (OWN_CONFIGS / "algorithm").glob("*.yaml"))
@@ -135,15 +134,12 @@ def test_weights_of_1_are_named(words):
         assert found == ([named] if named else [])
 
 
-@register_shaping("old_over_rollout")
-def old_over_rollout(old_log_prob, rollout_log_prob):
-    """IcePop's weight as a shaping of a user's own: k = p_old / p_rollout within bounds."""
-    k = (old_log_prob - rollout_log_prob).exp()
-    return torch.where((k >= 0.5) & (k <= 5.0), k, 0.0)
-
-
 CORRECTION = "algorithm.rollout_correction"
-OWN = ["shaping=custom", f"{SHAPING}.name=old_over_rollout", "actor_rollout_ref.rollout.calculate_log_probs=true"]
+OWN = [
+    "shaping=custom",
+    f"{SHAPING}.name=tests.verl_plugin.input_shapings.old_over_rollout",
+    "actor_rollout_ref.rollout.calculate_log_probs=true",
+]
 TWICE = [*OWN, f"{CORRECTION}.rollout_is=token"]
 COINCIDE = {
     "three policies": (OWN, None),

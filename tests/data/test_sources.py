@@ -52,8 +52,8 @@ def test_every_type_gives_the_same_rows_and_says_where_they_are_from(tmp_path, n
         (b'"text"', "type str"),
         (b"null", "type NoneType"),
         (b'{"t": "\xff"}', "not JSON"),
-        (b'{"n": 2, "n": 2}', "key 'n' stands twice"),
-        (b'{"n": [{"a": {"b": 1, "c": 2, "b": 3}}]}', "key 'b' stands twice"),
+        (b'{"n": 2, "n": 2}', "key 'n' occurs twice"),
+        (b'{"n": [{"a": {"b": 1, "c": 2, "b": 3}}]}', "key 'b' occurs twice"),
         (b"[" * 100_000, "not JSON"),
     ],
 )
@@ -68,7 +68,7 @@ def test_a_malformed_line_is_an_error_with_its_number(tmp_path, line, reason):
     [
         ("a.json", b"{", "cannot read .*a.json"),
         ("a.json", b'{"n": 1}', "holds a dict"),
-        ("a.json", b'[{"n": 1}, {"n": 1, "n": 2}]', "a.json .*key 'n' stands twice"),
+        ("a.json", b'[{"n": 1}, {"n": 1, "n": 2}]', "a.json .*key 'n' occurs twice"),
         ("a.json", b"[" * 100_000, "cannot read .*a.json"),
         ("a.parquet", b"PAR1", "not a readable Parquet file"),
         ("a.arrow", b"ARROW1", "a.arrow is not a readable Arrow file"),

@@ -45,7 +45,7 @@ FILES = {
 def test_a_key_that_stands_twice_in_a_list_of_rows_is_named_where_verl_takes_the_last(tmp_path, load_in_verl):
     (tmp_path / "a.json").write_text('[\n{"prompt": [{"role": "user", "content": "a", "content": "b"}]}]')
     assert load_in_verl([tmp_path / "a.json"])[0][0]["raw_prompt"][0]["content"] == "b"
-    with pytest.raises(UnreadableFileError, match="key 'content' stands twice"):
+    with pytest.raises(UnreadableFileError, match="key 'content' occurs twice"):
         open_as_verl(tmp_path / "a.json")
 
 

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from studies.memory.machines import CARDS, LINE, MODELS, RECIPES, line_of, verdicts
+from studies.memory.recipe_machines import CARDS, LINE, MODELS, RECIPES, line_of, verdicts
 from tests.memory.models import ROOT
 from verl_trgrpo.memory.constants import CONSTANTS
 from verl_trgrpo.memory.verdict import DOES_NOT, FITS

@@ -14,6 +14,7 @@ from scipy import stats
 
 from studies.chains import chains, rules, transformer, which_tokens
 from studies.chains.effects import fieller, unit_effect
+from studies.chains.run import HERE
 from tests.scripts import ROOT
 
 SEEDS = 2
@@ -132,7 +133,7 @@ def test_sampled_accuracy_is_that_of_many_answers(policies):
 
 
 def test_the_declared_order_tunes_each_arm_once_before_it_counts():
-    study = yaml.safe_load((which_tokens.HERE / "which_tokens.yaml").read_text())
+    study = yaml.safe_load((HERE / "which_tokens.yaml").read_text())
     tuned, counted = set(), []
     for part in study["order"]:
         assert set(part["arms"]) <= study["arms"].keys()
@@ -146,7 +147,7 @@ def test_the_declared_order_tunes_each_arm_once_before_it_counts():
 
 
 def test_the_study_goes_on_where_it_stopped(tmp_path, monkeypatch):
-    study = yaml.safe_load((which_tokens.HERE / "which_tokens.yaml").read_text())
+    study = yaml.safe_load((HERE / "which_tokens.yaml").read_text())
     for network in study["networks"].values():
         network |= {"calls": {"tuning": [1, 2], "counting": [2, 2]}, "steps": [1, 2]}
     small = {"chains": [[0, 0.5]], "tuned": 2, "counted": 1, "to": 2, "arms": ["grpo", "covariance_place"]}
@@ -192,7 +193,7 @@ def test_units_count_once():
 
 def test_shares_on_the_page_are_those_of_the_records():
     """By grid search over the t test, from the raw lines."""
-    lines = lzma.decompress((which_tokens.HERE / "records" / "which_tokens.jsonl.xz").read_bytes()).splitlines()
+    lines = lzma.decompress((HERE / "records" / "which_tokens.jsonl.xz").read_bytes()).splitlines()
     counted = {}
     for one in map(json.loads, lines):
         if (one["network"], one["part"], one["horizon"]) == ("hidden_layer", "counting", 320):

@@ -28,3 +28,9 @@ def both(
     """
     strange = (success_rate > 0) & (success_rate < 1) & (advantages == 0)
     return 1 + success_rate + 2 * ((log_prob - ref_log_prob).abs() < 1e-3) + 100 * strange
+
+
+def old_over_rollout(old_log_prob: torch.Tensor, rollout_log_prob: torch.Tensor) -> torch.Tensor:
+    """Return IcePop's weight, as a user would write it: k = p_old / p_rollout within bounds, else 0."""
+    k = (old_log_prob - rollout_log_prob).exp()
+    return torch.where((k >= 0.5) & (k <= 5.0), k, 0.0)

@@ -119,7 +119,7 @@ def _engine_findings(config: DictConfig, section: str) -> list[Finding]:
         except Exception as error:  # of any optimizer
             reason = first_line(error)
             findings.append(
-                Finding.error(key, f"{key}: veRL's workers cannot build the optimizer ({reason}); correct it")
+                Finding.error(key, f"{key}: veRL's workers cannot build the optimizer ({reason}); correct the setting")
             )
     return findings
 
@@ -194,7 +194,7 @@ def _reasons(error: BaseException) -> list[str]:
     messages = []
     for message in messages_of(error):
         if found := _UNEXPECTED.search(message):
-            fix = "remove the key, or correct its name"
+            fix = "remove the key, or correct the settings name"
             if found["name"] in {option.name for option in fields(TokenWeighting)}:
                 fix = "token weights have this option; add a shaping, such as shaping=sigmoid, or remove the key"
             message = f"{found['class']} has no option {found['name']!r}; {fix}"

@@ -72,4 +72,4 @@ def environment_secrets(values: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _message(name: str) -> str:
-    return f"{name} has an address with a password or a token; {_REMEDY}"
+    return f"{name} has an address with a password or a key; {_REMEDY}"

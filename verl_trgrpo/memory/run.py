@@ -20,6 +20,7 @@ from verl_trgrpo.memory.setup import setup_of
 from verl_trgrpo.memory.shape import UnknownModelError, model_shape, optimizer_bytes
 from verl_trgrpo.memory.verdict import NOT_KNOWN, MemoryVerdict, memory_verdict, short_mean
 from verl_trgrpo.runs.keys import ACTOR, MODEL, MODEL_PATH, selected
+from verl_trgrpo.runs.records import read_record
 
 # Of a card, where neither the command nor the machine says another.
 _USUAL_GB = 80.0
@@ -125,11 +126,8 @@ def card_here() -> float | None:
 
 def card_of_run(path: Path) -> float | None:
     """Return the size of the cards of a run, in GB as in a card's name: by its ``run.json``, else this machine's."""
-    record = path / "run.json"
     with contextlib.suppress(ForeignFileError, OSError):
-        content = read_foreign_json(record)
-        machine = str(content.get("machine")) if isinstance(content, dict) else ""
-        if found := re.search(r"\b(\d{2,3}) ?GB\b", machine):
+        if found := re.search(r"\b(\d{2,3}) ?GB\b", read_record(path, needed=False).machine or ""):
             return float(found[1])
     return card_here()
 

@@ -38,6 +38,7 @@ class RunRecord(Schema):
     data: dict[Text, Text] | None = None
     finished: bool | None = None
     commit: Text | None = None
+    machine: Text | None = None
     versions: dict[Text, Text | None] = Field(default_factory=dict)
     # The length that a training was asked for which reached its end, the last step of any, and what its data files were.
     trained_for: dict[Text, Any] | None = None

@@ -122,7 +122,7 @@ def summaries(found: Iterable[Found]) -> list[tuple[Level, str]]:
             texts.append((level, f"{first.place}{more}: {first.message}"))
         if rest := sum(map(len, groups[_MOST_SHOWN:])):
             what = f"{count_of(rest, 'more finding')} about {question.value}"
-            texts.append((level, f"{file}: {what}; `verl-trgrpo data check --all` names each"))
+            texts.append((level, f"{file}: {what}; `data check` with --all names each"))
     return texts
 
 
