@@ -212,6 +212,7 @@ PAIR_FAULTS = {
     "twenty rows ten times": ([row(i % 20) for i in range(200)], None, DataQuestion.DUPLICATES),
     "rows of a test split": (of_tests(), None, DataQuestion.FILE),
     "one ground truth for all": ([mathematics(i) | truth("4") for i in range(25)], None, DataQuestion.TRUTH),
+    "indices of choices": ([mathematics(i) | truth(str(i % 4)) for i in range(25)], None, DataQuestion.TRUTH),
     "stated ground truths": (
         [mathematics(i, prompt=user(f"How much is {i} and {i}? Answer: {2 * i}")) for i in range(25)], None, DataQuestion.TRUTH,
     ),

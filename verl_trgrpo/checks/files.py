@@ -11,6 +11,7 @@ from pathlib import Path
 from omegaconf import ListConfig
 
 from verl_trgrpo.checks.view import CRITIC, DATA, DATA_SET, TOKENIZER, RunView
+from verl_trgrpo.common.files import not_there
 from verl_trgrpo.common.findings import Finding, Level
 from verl_trgrpo.common.foreign import ForeignFileError, check_model_directory
 from verl_trgrpo.common.import_path import EXTERNAL_MODULES, OWN_MODULE_FIX, external_modules
@@ -49,7 +50,7 @@ def missing_files(view: RunView) -> list[Finding]:
             if path.is_dir():
                 findings.append(Finding.error(key, f"{key}={path}: is a directory; name the Parquet files in it"))
             elif not path.is_file():
-                message = f"{key}={path}: does not exist; build the file (docs/data.md), or correct the path"
+                message = f"{key}={not_there(path, 'build the file (docs/data.md), or correct the path')}"
                 if has_magic(str(path)):
                     message = f"{key}={path}: no file matches this pattern; correct the pattern"
                 findings.append(Finding(level, key, message))

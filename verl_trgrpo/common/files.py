@@ -20,6 +20,10 @@ from pathlib import Path
 from typing import Any
 
 from verl_trgrpo.common.foreign import NotJSONError, lines_of, open_foreign, parse_json, real_path
+from verl_trgrpo.common.text import did_you_mean
+
+# Entries of a directory that are compared with a name.
+_MOST_NAMES = 10_000
 
 
 def write_text(path: Path, text: str) -> None:
@@ -64,6 +68,19 @@ def free_name(path: Path) -> Path:
     """Return `path`, or if something has that name, even a dangling link, the first free one of ``path-2``, ``path-3``, ..."""
     names = (path.with_name(f"{path.name}-{number}") for number in itertools.count(2))
     return next(name for name in itertools.chain([path], names) if not os.path.lexists(name))
+
+
+def not_there(path: Path, otherwise: str = "check the path") -> str:
+    """Return that a path does not exist in its directory, and the similar name there; `otherwise` is what to do without one."""
+    directory = path.expanduser().absolute().parent
+    if not directory.is_dir():
+        missing = [place for place in (directory, *directory.parents) if not place.exists()]
+        return f"{path} does not exist, because {missing[-1] if missing else directory} is not a directory; {otherwise}"
+    with contextlib.suppress(OSError):
+        names = [other.name for other in itertools.islice(directory.iterdir(), _MOST_NAMES)]
+        alike = [name for name in names if Path(name).suffix == path.suffix]
+        return f"{path} does not exist in {directory}; {did_you_mean(path.name, alike, otherwise)}"
+    return f"{path} does not exist in {directory}; {otherwise}"
 
 
 def file_sha256(path: Path) -> str:

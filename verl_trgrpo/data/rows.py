@@ -24,6 +24,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from verl_trgrpo.common.files import not_there
 from verl_trgrpo.common.foreign import NotJSONError, open_foreign, parse_json, real_path
 from verl_trgrpo.common.text import first_line
 
@@ -124,7 +125,7 @@ def read_schema(path: Path) -> tuple[pa.Schema, int]:
         with open_foreign(real_path(path)) as opened, pq.ParquetFile(opened) as file:
             return file.schema_arrow, file.metadata.num_rows
     except FileNotFoundError as error:
-        raise UnreadableFileError(f"{path} does not exist; check the path") from error
+        raise UnreadableFileError(not_there(path)) from error
     except (pa.ArrowException, OSError) as error:
         check_fetched(path)
         raise UnreadableFileError(
@@ -175,7 +176,11 @@ def display_names(paths: Sequence[Path]) -> dict[Path, str]:
 
 def file_problems(paths: Sequence[Path]) -> list[str]:
     """Return a message for each path that is not a file, and one for files that are given twice."""
-    messages = [f"{path} is not a file; check the path" for path in dict.fromkeys(paths) if not path.is_file()]
+    messages = [
+        f"{path} is not a file; check the path" if path.exists() else not_there(path)
+        for path in dict.fromkeys(paths)
+        if not path.is_file()
+    ]
     twice = [path for path, count in Counter(path.resolve() for path in paths).items() if count > 1]
     return [*messages, *(f"{path} is given twice; name each file once" for path in twice)]
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from verl_trgrpo.common.files import json_lines
+from verl_trgrpo.common.files import json_lines, not_there
 from verl_trgrpo.common.foreign import (
     JSON_LIMIT,
     NotJSONError,
@@ -24,7 +24,7 @@ from verl_trgrpo.common.foreign import (
     real_path,
 )
 from verl_trgrpo.common.text import first_line
-from verl_trgrpo.data.rows import extra_info_of
+from verl_trgrpo.data.rows import REQUIRED_COLUMNS, extra_info_of, ground_truth_of
 from verl_trgrpo.data.verl_files import read_rows
 
 FILE_TYPES = (".jsonl", ".jsonl.gz", ".json", ".parquet", ".arrow")
@@ -47,6 +47,10 @@ DESCRIPTIVE = frozenset((
     "cot", "reasoning", "equation", "generatedsolution",
 ))  # fmt: skip
 """In the spelling of `plain_name`; other columns that a builder does not read are a warning."""
+
+# Columns with a problem and with its answer in any spelling, in the order in which they are looked for; docs/data.md lists them.
+PROBLEM_COLUMNS = ("problem", "question", "prompt", "content", "input", "query", "messages")
+ANSWER_COLUMNS = ("answer", "final_answer", "expected_answer", "ground_truth", "target", "correct", "label")
 
 _TEST_NAME = re.compile(r"(?<![a-z])(test|heldout|held_out|eval)(?![a-z])", re.IGNORECASE)
 # Sets that are for testing whatever the split is called, by the names of files and of directories that hold them.
@@ -133,7 +137,7 @@ def find_source_files(source: Path, out: Path, part_of: Callable[[Path], str], e
         ForeignFileError: a file may not be read.
     """
     if not source.exists():
-        raise ValueError(f"{source} does not exist; check the path")
+        raise ValueError(not_there(source))
     if source.is_file() and not stem_of(source):
         raise ValueError(f"{source} has an unknown type; expected a file that ends with {', '.join(FILE_TYPES)}")
     parts: dict[str, list[Path]] = {}
@@ -241,11 +245,13 @@ class Parsed(Generic[_Item]):
         items: what `parse` made, in order.
         dropped: by reason, the origins of the rows that became none.
         unread: columns with values that no row was asked for.
+        missed: those of `unread` that do not describe a row.
     """
 
     items: list[_Item]
     dropped: dict[str, list[str]]
     unread: list[str]
+    missed: list[str] = field(default_factory=list)
 
     def counts(self, kept: int, dropped: Mapping[str, int]) -> dict[str, Any]:
         """Return the counts of the manifest; `dropped` are rows that were left out after they had been parsed."""
@@ -275,8 +281,11 @@ def parse_records(
     filled: dict[str, str] = {}  # columns with values: their spelling by plain name
     files: dict[str, list[str]] = {}  # what is wrong with rows, by the files that they are from
     good: set[str] = set()
+    built: set[str] = set()  # files with rows in veRL's form
     for record in records:
         wrong = files.setdefault(record.where, [])
+        if {*REQUIRED_COLUMNS} <= {*record.row} and ground_truth_of(record.row) is not None:
+            built.add(record.where)
         filled |= {plain_name(str(name)): str(name) for name, value in record.row.items() if not is_empty(value)}
         try:
             items.append(parse(Record(_Columns(record.row, asked), record.where, record.number)))
@@ -288,6 +297,11 @@ def parse_records(
             if not expected and len(dropped[UNUSABLE]) <= _MOST_SHOWN:
                 logger.warning("%s; the row is left out, correct the row in a copy of the source", wrong[-1])
     for where, wrong in files.items():
+        if where not in good and where in built:
+            raise ValueError(
+                f"{where} has veRL's columns ({', '.join(REQUIRED_COLUMNS)}) already, so there is nothing to build; check the "
+                "file with `verl-trgrpo data check --train FILE`, and name it in data.train_files"
+            )
         if where not in good:
             raise ValueError(
                 f"{wrong[0]}; no row of {len(wrong)} can be used, correct {where} in a copy of the source, or remove {where}"
@@ -298,7 +312,7 @@ def parse_records(
     if missed := [shown for name, shown in unread.items() if name not in DESCRIPTIVE.union(map(plain_name, unneeded))]:
         names = ", ".join(files), ", ".join(missed)
         logger.warning("%s: columns that are not read: %s; make sure that the prompts do not need them", *names)
-    return Parsed(items, dropped, [*unread.values()])
+    return Parsed(items, dropped, [*unread.values()], missed)
 
 
 def is_empty(value: Any) -> bool:

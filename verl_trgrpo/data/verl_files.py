@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from verl_trgrpo.common.files import not_there
 from verl_trgrpo.common.foreign import JSON_LIMIT, lines_of, open_foreign, parse_json, read_foreign, real_path
 from verl_trgrpo.common.text import first_line
 from verl_trgrpo.data.rows import COLUMNS, UnreadableFileError, check_fetched, naming_damage, read_schema
@@ -109,7 +110,7 @@ def open_as_verl(path: Path) -> DataFile:
             f"{path} does not end in {', '.join(_KINDS)}, which veRL requires; convert or rename the file"
         )
     if not path.is_file():
-        raise UnreadableFileError(f"{path} does not exist; check the path")
+        raise UnreadableFileError(f"{path} is not a file; check the path" if path.exists() else not_there(path))
     import datasets  # takes a second
 
     _check_pattern(path)

@@ -4,13 +4,12 @@ import math
 
 import pytest
 
-from verl_trgrpo.data.sources import LeftOutRowError, Record, parse_records
+from verl_trgrpo.data.sources import ANSWER_COLUMNS, PROBLEM_COLUMNS, LeftOutRowError, Record, parse_records
 from verl_trgrpo.tasks.math.problems import (
-    ANSWER_COLUMNS,
     CONTRADICTED,
-    PROBLEM_COLUMNS,
     REPEATED,
     Problem,
+    ProblemColumns,
     find_repetitions,
     problem_of,
     read_answers,
@@ -26,7 +25,7 @@ def test_columns_of_the_known_data_sets():
 
 def parsed(row, **columns):
     """The problem of a row as a builder reads it."""
-    return parse_records([Record(row, "a", 1)], lambda record: problem_of(record, **columns)).items[0]
+    return parse_records([Record(row, "a", 1)], lambda record: problem_of(record, ProblemColumns(**columns))).items[0]
 
 
 @pytest.mark.parametrize("spelled", [str, str.upper, str.title, lambda name: name.replace("_", "")])
@@ -38,9 +37,9 @@ def test_every_usual_column_is_found_in_any_spelling(spelled):
 
 def test_named_columns_are_read_and_no_others():
     row = {"riddle": "Why?", "problem": "Which?", "Reply": "1", "answer": "2"}
-    assert parsed(row, problem_column="Riddle", answer_column="reply") == Problem("Why?", ["1"], "a#1")
+    assert parsed(row, problem="Riddle", answer="reply") == Problem("Why?", ["1"], "a#1")
     with pytest.raises(ValueError, match="missing column gold "):
-        parsed(row, answer_column="gold")
+        parsed(row, answer="gold")
 
 
 def test_svamp_s_layout():
@@ -67,7 +66,7 @@ CHOICES = {
 @pytest.mark.parametrize("name", CHOICES)
 def test_choices_are_in_the_prompt_and_the_letter_is_the_answer(name):
     row = {"question": "What is three squared?", **CHOICES[name]}
-    problem = parsed(row, answer_column="answerKey" if "answerKey" in row else "")
+    problem = parsed(row, answer="answerKey" if "answerKey" in row else "")
     assert problem == Problem("What is three squared?\nA. 1\nB. 4\nC. 9\nD. 16", ["C"], "a#1")
 
 
@@ -93,7 +92,7 @@ def test_a_row_without_an_answer_is_known_as_such():
 MALFORMED = {
     "no problem": (
         {"riddle": "Why?", "answer": "1"},
-        "missing column problem or question or prompt or content or input or query (found riddle, answer)",
+        "missing column problem or question or prompt or content or input or query or messages (found riddle, answer)",
     ),
     "a problem of null": ({"problem": None, "answer": "1"}, "the problem is None"),
     "a prompt of several messages": ({"prompt": [{"content": "a"}, {"content": "b"}], "answer": "1"}, "the problem is"),

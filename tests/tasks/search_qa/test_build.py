@@ -6,7 +6,7 @@ from tests.tasks.built_files import manifest_of, rows_of
 from tests.tasks.search_qa.files import question, run, write_collection, write_jsonl
 from verl_trgrpo.data.sources import load_hub
 from verl_trgrpo.tasks.search_qa import rows
-from verl_trgrpo.tasks.search_qa.rows import HUB_SPLITS
+from verl_trgrpo.tasks.search_qa.rows import HUB_SPLITS, find_question_files
 
 FOUR = [question("nq", "train", number) for number in range(4)]
 TRAIN_ONLY = ("--train-sets", "nq", "--test-sets")
@@ -95,3 +95,10 @@ def test_the_hubs_layout_gives_the_rows_of_its_files(tmp_path, monkeypatch, data
     for name in ("train", "test", "val"):
         assert rows_of(tmp_path / "out" / f"{name}.parquet") == rows_of(tmp_path / "files" / f"{name}.parquet")
     assert manifest_of(tmp_path / "out")["counts"] == manifest_of(tmp_path / "files")["counts"]
+
+
+def test_a_set_with_one_split_is_known_by_its_own_name(tmp_path):
+    for name in ("bamboogle.json", "Popqa.jsonl"):
+        (tmp_path / name).write_text("[]")
+    (tmp_path / "nq.jsonl").write_text("")  # of which split is not known
+    assert find_question_files(tmp_path, tmp_path / "out").parts.keys() == {"bamboogle/test", "popqa/test"}

@@ -43,7 +43,7 @@ class Questions:
                 continue
             if not file.rows:
                 yield Found(DataQuestion.FILE, Level.ERROR, "it has no rows; build the file again", name)
-            for remark in column_remarks(file.schema, prompt_key):
+            for remark in column_remarks(file.schema, prompt_key, file.path):
                 yield Found(*remark, name)
         yield from fits_together(sound)
         for name, file in sound.items():

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import shlex
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from verl_trgrpo.common.findings import Level
 from verl_trgrpo.common.text import first_line
 from verl_trgrpo.data.questions.context import DataQuestion, Found, Remark
 from verl_trgrpo.data.rows import REQUIRED_COLUMNS
+from verl_trgrpo.data.sources import ANSWER_COLUMNS, PROBLEM_COLUMNS, plain_name
 from verl_trgrpo.data.verl_files import DataFile
 
 if TYPE_CHECKING:  # these imports take a second
@@ -40,15 +43,22 @@ RESERVED_COLUMNS = {
 """Columns that a data file must not have, with the reason."""
 
 
-def layout_problems(schema: pa.Schema, prompt_key: str = "prompt") -> list[str]:
+def layout_problems(schema: pa.Schema, prompt_key: str = "prompt", path: Path | None = None) -> list[str]:
     """Return a message for each column that veRL and the rewards read and that is missing or of another type.
 
-    The rows of such a file cannot be asked.
+    The rows of such a file cannot be asked. With the `path` of a file of questions and answers, a message has the command that
+    builds veRL's file from it.
     """
     required = [prompt_key if column == "prompt" else column for column in REQUIRED_COLUMNS]
     problems = []
     if missing := [column for column in required if column not in schema.names]:
         found = ", ".join(schema.names) or "no columns"
+        if path and _is_raw(schema.names):
+            command = (
+                f"verl-trgrpo data build deepscaler --source {shlex.quote(str(path))} --out {shlex.quote(_built(path))}"
+            )
+            reason = f"these are questions and answers that veRL cannot read yet (missing {', '.join(missing)}; found {found})"
+            return [f"{reason}; build the file with `{command}`, and name the file that this writes"]
         named = "name the column of the prompts with data.prompt_key (--prompt-key), or " * (prompt_key in missing)
         problems.append(f"missing column {', '.join(missing)} (found {found}); {named}see docs/data.md")
     for name, count in Counter(schema.names).items():
@@ -59,10 +69,24 @@ def layout_problems(schema: pa.Schema, prompt_key: str = "prompt") -> list[str]:
     return problems
 
 
-def column_remarks(schema: pa.Schema, prompt_key: str = "prompt") -> Iterator[Remark]:
+def _is_raw(names: Iterable[str]) -> bool:
+    """Return whether columns are those of questions with their answers, as a builder reads them, and none is veRL's own."""
+    plain = {*map(plain_name, names)}
+    sides = ({*map(plain_name, columns)} & plain for columns in (PROBLEM_COLUMNS, ANSWER_COLUMNS))
+    return all(sides) and not {"reward_model", "data_source"} & {*names}
+
+
+def _built(path: Path) -> str:
+    """Return the directory beside a raw file for what is built from it."""
+    return str(path.with_name(f"{path.name.partition('.')[0]}_verl"))
+
+
+def column_remarks(schema: pa.Schema, prompt_key: str = "prompt", path: Path | None = None) -> Iterator[Remark]:
     """Ask whether a file has the columns that veRL and the rewards read, with their types, and none that veRL uses itself."""
-    for problem in layout_problems(schema, prompt_key):
+    for problem in layout_problems(schema, prompt_key, path):
         yield DataQuestion.COLUMNS, Level.ERROR, problem
+    if path and _is_raw(schema.names):
+        return
     for name in dict.fromkeys(schema.names):
         remedy = "rename or drop the column"
         if name in RESERVED_COLUMNS:

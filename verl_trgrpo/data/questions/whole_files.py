@@ -34,15 +34,19 @@ _STATED = {
     "answer is ...": (_ANSWER, "answeris{}"),
 }
 _MORE = re.compile(r"[,.]?\w")  # what follows on "4" in "40", "4,000" and "4.5"
+# An index names one of two to five choices. Each of them is right in a share of the rows that is not far from its even one.
+_FEW = 0.25
+_DIGIT = re.compile(r"(?<![\w.])[0-5](?![\w])(?!\.[0-9])", re.ASCII)
 _LAST, _LINES = "its last words", "its lines"
 
 
 class WholeFile:
     """Collect rows of one file for a role.
 
-    The remarks are about the file: one ground truth in nearly all rows, prompts that state their ground truth, ground truths that
-    are mostly compared literally, and, of train files, many repeated prompts and what says that it is a test file. Prompts that
-    state an answer count as such only if it is nearly always the right one, so that examples in an instruction do not.
+    The remarks are about the file: one ground truth in nearly all rows, indices of choices that no prompt has, prompts that state
+    their ground truth, ground truths that are mostly compared literally, and, of train files, many repeated prompts and what says
+    that it is a test file. Prompts that state an answer count as such only if it is nearly always the right one, so that examples
+    in an instruction do not.
     """
 
     def __init__(self, context: Context, role: str) -> None:
@@ -52,6 +56,8 @@ class WholeFile:
         self._prompts: Counter[int] = Counter()
         self._truths: Counter[int] = Counter()
         self._shown: dict[int, str] = {}
+        self._indices: Counter[int] | None = Counter()  # None once a ground truth is another
+        self._digits: Counter[int] = Counter()  # prompts in which a number stands
         # By way of stating: how many rows state something, how many the ground truth, and the first of these.
         self._stated: Counter[str] = Counter()
         self._leaked: Counter[str] = Counter()
@@ -72,7 +78,33 @@ class WholeFile:
             truth = repr([normalize_text(each) for each in answers] or ground_truth_of(row))
             self._truths[hash(truth)] += 1
             self._shown.setdefault(hash(truth), shorten(answers[0] if answers else ground_truth_of(row)))
+            self._add_index(row)
         self._add_stated(_squeeze(content_text(row["prompt"][-1]["content"])), answers, number)
+
+    def _add_index(self, row: RawRow) -> None:
+        if self._indices is None:
+            return
+        index = _index(ground_truth_of(row))
+        if index is None:
+            self._indices = None
+            return
+        self._indices[index] += 1
+        text = " ".join(content_text(message["content"]) for message in row["prompt"])
+        self._digits.update({int(digit) for digit in _DIGIT.findall(text)})
+
+    def _unlisted(self) -> str:
+        """Return the indices that are the ground truths of all prompts and are not listed there, as a text; "" for none."""
+        count = self._indices.total() if self._indices else 0
+        if not self._indices or count < _FEWEST:
+            return ""
+        first, last = min(self._indices), max(self._indices)
+        even = count / (last - first + 1)
+        if first > 1 or last == first or any(self._indices[index] < _FEW * even for index in range(first, last + 1)):
+            return ""
+        # Choices that are numbered, and an instruction that says which numbers may be answered, have each of the numbers.
+        if all(self._digits[index] >= _NEARLY_ALL * count for index in range(first, last + 1)):
+            return ""
+        return f"{first} to {last}"
 
     def _add_stated(self, text: str, answers: list[str], number: int) -> None:
         squeezed = [squeezed for answer in answers if (squeezed := _squeeze(answer))]
@@ -109,6 +141,13 @@ class WholeFile:
                     Level.WARNING,
                     f"{reason}, so one answer gets full marks nearly everywhere; {remedy}",
                 )
+        if numbers := self._unlisted():
+            reason = f"all ground truths are numbers from {numbers}, as indices of choices are, and the prompts do not list these"
+            remedy = (
+                "build the file with the choices (`verl-trgrpo data build deepscaler --help`: --choices-column), or say in the "
+                "prompts which numbers may be answered"
+            )
+            yield DataQuestion.TRUTH, Level.ERROR, f"{reason}; {remedy}"
         for way, count in self._leaked.items():
             fewest = _FEWEST if way in (_LAST, _LINES) else 1
             if count >= max(fewest, _NEARLY_ALL * self._stated[way]):
@@ -117,6 +156,14 @@ class WholeFile:
         if self._role == TRAIN_ROLE and rows >= _FEWEST and rows - different > _MANY * rows:
             message = f"has {different} different prompts in {rows} rows; remove the repeated ones"
             yield DataQuestion.DUPLICATES, Level.WARNING, message
+
+
+def _index(truth: object) -> int | None:
+    """Return a ground truth that is a number from 0 to 5 by itself, None for any other."""
+    if isinstance(truth, list) and len(truth) == 1:
+        truth = truth[0]
+    text = str(int(truth)) if isinstance(truth, float) and truth.is_integer() else str(truth).strip()
+    return int(text) if re.fullmatch("[0-5]", text) and not isinstance(truth, bool) else None
 
 
 def _holds(text: str, stated: str) -> bool:

@@ -3,14 +3,16 @@
 import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from decimal import Decimal
 from itertools import takewhile
 from typing import Any
 
+from verl_trgrpo.common.foreign import NotJSONError, parse_json
 from verl_trgrpo.common.text import shorten
 from verl_trgrpo.data.rows import chat_tags
-from verl_trgrpo.data.sources import LeftOutRowError, Record, is_empty, plain_name
+from verl_trgrpo.data.sources import ANSWER_COLUMNS, PROBLEM_COLUMNS, LeftOutRowError, Record, is_empty, plain_name
 from verl_trgrpo.judge.equality import equal_answers
 from verl_trgrpo.judge.golds import gold_text, is_number, listed, written_answers
 
@@ -19,9 +21,6 @@ REPEATED = "repeats a problem with the same answer"
 CONTRADICTED = "the same problem with another answer"
 WITHOUT_ANSWER = "the row has no answer"
 
-# Columns of public data in any spelling, in the order in which they are looked for; docs/data.md lists them.
-PROBLEM_COLUMNS = ("problem", "question", "prompt", "content", "input", "query")
-ANSWER_COLUMNS = ("answer", "final_answer", "expected_answer", "ground_truth", "target", "correct", "label")
 # Text that a question refers to, where it has a column of its own; and what it lets choose from, or else columns A, B, C, ...
 _ABOVE = ("context", "passage", "body")
 _CHOICES = ("choices", "options")
@@ -31,13 +30,18 @@ _LABEL = re.compile(r"\(?([A-Ja-j])\s*[).:]\s*")  # (B) or B.
 _GSM8K_ANSWER = re.compile(r"(?:^|\n)####([^\n]*)$")  # #### 72
 
 
+class OutOfChoicesError(ValueError):
+    """An answer is the number of the last choice if these are counted from 1; those of other rows then name the wrong choice."""
+
+
 @dataclass(frozen=True)
 class Problem:
-    """A problem, its acceptable answers and its origin."""
+    """A problem, its acceptable answers, its origin, and the system message that its chat begins with."""
 
     text: str
     answers: list[str]
     origin: str = ""
+    system: str = ""
 
     @property
     def key(self) -> str:
@@ -45,37 +49,58 @@ class Problem:
         return " ".join(self.text.split())
 
 
-def problem_of(record: Record, problem_column: str = "", answer_column: str = "") -> Problem:
+@dataclass(frozen=True)
+class ProblemColumns:
+    """Columns to read in place of the usual ones.
+
+    Args:
+        problem: column with the problems.
+        answer: column with the answers.
+        choices: columns with one choice each, or the one that has all.
+        context: column with the text that a problem is about.
+    """
+
+    problem: str = ""
+    answer: str = ""
+    choices: tuple[str, ...] = ()
+    context: str = ""
+
+
+def problem_of(record: Record, columns: ProblemColumns = ProblemColumns()) -> Problem:
     """Return the problem of a row, with its answer, from the named columns or the first of the usual ones that says something.
 
     What the question is about may stand apart from it, as ASDiv's body, and comes first; choices come last, and the answer is
-    then a letter. A prompt may be a chat with one message. An answer of GSM8K is what follows the last ``####`` of the answer or
-    solution.
+    then a letter. A prompt may be a chat with one message of the user, before which a system message may stand. An answer of
+    GSM8K is what follows the last ``####`` of the answer or solution.
 
     Raises:
         LeftOutRowError: the row has no answer.
         ValueError: the row cannot be used.
     """
     row = record.row
-    problem = _prompt_text(_first(row, (problem_column,) if problem_column else PROBLEM_COLUMNS))
+    system, problem = _read_chat(_first(row, (columns.problem,) if columns.problem else PROBLEM_COLUMNS))
     if not isinstance(problem, str) or not problem.strip():
         raise ValueError(f"the problem is {shorten(problem)}; expected a string")
-    above = [(name, row.get(name)) for name in _ABOVE if plain_name(name) != plain_name(problem_column)]
+    if columns.context:
+        above = [(columns.context, _first(row, (columns.context,)))]
+    else:
+        above = [(name, row.get(name)) for name in _ABOVE if plain_name(name) != plain_name(columns.problem)]
     if others := [name for name, value in above if not is_empty(value) and not isinstance(value, str)]:
         raise ValueError(f"{', '.join(others)} is not a string")
     if pictures := [name for name in row if _PICTURE.fullmatch(plain_name(name)) and not is_empty(row.get(name))]:
         raise ValueError(f"{', '.join(pictures)} is not text, and a prompt has nothing else")
-    text = " ".join(filter(None, [*((value or "").strip() for _, value in above), problem.strip()]))
-    choices = _choices_of(row)
+    parts = [*((value or "").strip() for _, value in above), problem.strip()]
+    text = ("\n\n" if columns.context else " ").join(filter(None, parts))
+    choices = _choices_of(row, columns)
     if not all(re.search(rf"\b{label}\s*[).:]\s*{re.escape(choice)}", text) for label, choice in choices.items()):
         text = "\n".join([text, *(f"{label}. {choice}" for label, choice in choices.items())])
-    if tags := chat_tags(text):
+    if tags := chat_tags(f"{system}{text}"):
         raise ValueError(f"the problem contains {', '.join(tags)}; the chat template adds its own tags")
-    answer = _answer_of(row, answer_column)
+    answer = _answer_of(row, columns.answer)
     if is_empty(answer):
         raise LeftOutRowError(WITHOUT_ANSWER)
     answers = [_label_of(answer, choices)] if choices else read_answers(answer)
-    return Problem(text, answers, record.origin)
+    return Problem(text, answers, record.origin, system)
 
 
 def _first(row: Mapping[str, Any], names: Sequence[str]) -> Any:
@@ -91,7 +116,8 @@ def _first(row: Mapping[str, Any], names: Sequence[str]) -> Any:
         return None
     found = f"found {', '.join(row) or 'nothing'}"
     raise ValueError(
-        f"missing column {' or '.join(names)} ({found}); name the right one with --problem-column or --answer-column"
+        f"missing column {' or '.join(names)} ({found}); name the right one with --problem-column, --answer-column, "
+        "--choices-column or --context-column"
     )
 
 
@@ -109,17 +135,43 @@ def _answer_of(row: Mapping[str, Any], column: str) -> Any:
     return answer if stated is None else stated
 
 
-def _choices_of(row: Mapping[str, Any]) -> dict[str, str]:
+def _choices_of(row: Mapping[str, Any], columns: ProblemColumns) -> dict[str, str]:
     """Return what a problem lets choose from, by label; nothing if it does not.
+
+    Choices of several named columns with the column of the answers among them are in alphabetical order: the right one would be
+    in one place in all rows.
+
+    Raises:
+        ValueError: as `choices_in`, or the row lacks a named column or its values.
+    """
+    named = [_first(row, (name,)) for name in columns.choices]
+    given: Any = next((value for name in _CHOICES if not is_empty(value := row.get(name))), None)
+    if len(named) == 1:
+        [given] = named
+    elif named:
+        given = [value for value in named if not is_empty(value)]
+        answers = (columns.answer,) if columns.answer else ANSWER_COLUMNS
+        if {*map(plain_name, answers)} & {*map(plain_name, columns.choices)}:
+            given = sorted(given, key=str)
+    elif given is None:
+        given = [*takewhile(lambda value: not is_empty(value), map(row.get, _LETTERS))]
+    if columns.choices and is_empty(given):
+        raise ValueError(f"{', '.join(columns.choices)}: no choices here")
+    return choices_in(given) if given else {}
+
+
+def has_choices(row: Mapping[str, Any]) -> bool:
+    """Return whether a row has one of the usual columns with choices."""
+    plain = {plain_name(str(name)) for name, value in row.items() if not is_empty(value)}
+    return bool(plain & {*_CHOICES}) or {"a", "b"} <= plain
+
+
+def choices_in(given: Any) -> dict[str, str]:
+    """Return the choices that a value of a row has, by label.
 
     Raises:
         ValueError: it is not two to ten texts: a list, a mapping by label, one of label and text, or a text with labels.
     """
-    given: Any = next((value for name in _CHOICES if not is_empty(value := row.get(name))), None)
-    if given is None:
-        given = [*takewhile(lambda value: not is_empty(value), map(row.get, _LETTERS))]
-    if not given:
-        return {}
     labels: Any = [*_LETTERS]
     texts = given
     if isinstance(given, str):
@@ -127,10 +179,10 @@ def _choices_of(row: Mapping[str, Any]) -> dict[str, str]:
         texts = listed(given) or parts[1::2]
         labels = [*_LETTERS] if listed(given) else parts[::2]
     elif isinstance(given, Mapping):
-        columns = {plain_name(name): value for name, value in given.items() if not is_empty(value)}
-        labels, texts = columns.get("label"), columns.get("text")
+        by_name = {plain_name(name): value for name, value in given.items() if not is_empty(value)}
+        labels, texts = by_name.get("label"), by_name.get("text")
         if labels is None or texts is None:
-            labels, texts = [*columns], [*columns.values()]
+            labels, texts = [*by_name], [*by_name.values()]
     if not isinstance(texts, list) or not all(isinstance(each, str) or is_number(each) for each in texts):
         raise ValueError(f"the choices are {shorten(given)}; expected a list of texts")
     found = {str(label).strip().upper(): str(each).strip() for label, each in zip(labels, texts, strict=False)}
@@ -160,16 +212,45 @@ def _label_of(answer: Any, choices: Mapping[str, str]) -> str:
             named.add(label)
     if type(answer) is int and 0 <= answer < len(choices):
         named.add([*choices][answer])
+    if not named and re.fullmatch("[0-9]", text) and int(text) < len(choices):  # an index that was written as text
+        named.add([*choices][int(text)])
+    if not named and text == str(len(choices)):
+        raise OutOfChoicesError(
+            f"the answer {shorten(answer)} names none of the choices {shorten(choices)}, which are counted from 0"
+        )
     if len(named) != 1:
         raise ValueError(f"the answer {shorten(answer)} names {len(named)} of the choices {shorten(choices)}")
     return named.pop()
 
 
-def _prompt_text(prompt: Any) -> Any:
-    """Return the content of a chat with one message, other values as they are."""
-    if isinstance(prompt, list) and len(prompt) == 1 and isinstance(prompt[0], Mapping):
-        return prompt[0].get("content", prompt[0].get("value"))
-    return prompt
+def _read_chat(prompt: Any) -> tuple[str, Any]:
+    """Return system message and content of a chat with one other message, which may be JSON; other values as they are.
+
+    Raises:
+        ValueError: the chat has several turns, or the system message is not a string.
+    """
+    if isinstance(prompt, str) and prompt.lstrip().startswith("["):
+        with suppress(NotJSONError):
+            chat = parse_json(prompt)
+            prompt = chat if isinstance(chat, list) and chat and all(map(_is_message, chat)) else prompt
+    if not isinstance(prompt, list) or not prompt or not all(isinstance(message, Mapping) for message in prompt):
+        return "", prompt
+    contents = [message.get("content", message.get("value")) for message in prompt]
+    if len(prompt) == 1:
+        return "", contents[0]
+    roles = [message.get("role", message.get("from")) for message in prompt]
+    if len(prompt) > 2 or roles[0] != "system":
+        shown = ", ".join(map(str, roles))
+        raise ValueError(
+            f"the problem is a chat of several turns ({shown}); keep the message of the user, after which no other may come"
+        )
+    if not isinstance(contents[0], str):
+        raise ValueError(f"the system message is {shorten(contents[0])}; expected a string")
+    return contents[0].strip(), contents[1]
+
+
+def _is_message(value: Any) -> bool:
+    return isinstance(value, Mapping) and "role" in value and "content" in value
 
 
 def _last_line_answer(solution: Any) -> str | None:

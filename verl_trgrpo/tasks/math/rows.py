@@ -6,7 +6,6 @@ The rows come from the Hugging Face hub, a directory, or a file. docs/data.md sa
 import re
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -28,7 +27,16 @@ from verl_trgrpo.data.sources import (
 )
 from verl_trgrpo.judge.equality import is_rounded
 from verl_trgrpo.tasks.data_set import BuilderOptions
-from verl_trgrpo.tasks.math.problems import CONTRADICTED, REPEATED, Problem, find_repetitions, problem_of
+from verl_trgrpo.tasks.math.problems import (
+    CONTRADICTED,
+    REPEATED,
+    OutOfChoicesError,
+    Problem,
+    ProblemColumns,
+    find_repetitions,
+    problem_of,
+)
+from verl_trgrpo.tasks.math.unread import UnreadColumns
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -53,6 +61,9 @@ _TRAIN = "deepscaler"
 
 # Problems of each test set. A file with more is another one, such as train problems from earlier years.
 _SIZES = {"aime2024": 30, "amc2023": 83, "math500": 500, "minerva": 272, "olympiad_bench": 675}
+
+# Share of the rows with the number of choices as the answer above which the choices are counted from 1, not a row wrong.
+_FROM_ONE = 0.05
 
 # By name, which is also the `data_source`: the name in DeepScaleR's files, and the place on the hub.
 _SETS = {
@@ -82,6 +93,8 @@ class DeepscalerOptions(BuilderOptions):
             left out.
         problem_column: column with the problems, where it has none of the usual names (docs/data.md).
         answer_column: column with the answers, likewise.
+        choices_column: columns with one choice each, the right one among them, or a column that has all of them, likewise.
+        context_column: column with the passage that the problem is about, likewise.
         limit: at most this many rows per file, drawn with the seed; all if left out.
         instruction: appended to each problem; empty for none.
     """
@@ -90,6 +103,8 @@ class DeepscalerOptions(BuilderOptions):
     sets: tuple[str, ...] = ()
     problem_column: str = ""
     answer_column: str = ""
+    choices_column: tuple[str, ...] = ()
+    context_column: str = ""
     limit: Annotated[int | None, "[1, inf)"] = None
     instruction: str = BOXED_INSTRUCTION
 
@@ -161,8 +176,25 @@ def choose_problems(
     name: str, place: Path | HubData, options: DeepscalerOptions, progress: Progress = no_progress
 ) -> tuple[list[Problem], dict[str, Any]]:
     """Return the problems of a set that become rows, and the counts of its source."""
-    read_problem = partial(problem_of, problem_column=options.problem_column, answer_column=options.answer_column)
-    read = parse_records(progress(_read_set(place), None, name), read_problem)
+    columns = ProblemColumns(
+        options.problem_column, options.answer_column, options.choices_column, options.context_column
+    )
+    unread, from_one = UnreadColumns(), list[str]()
+
+    def read_problem(record: Record) -> Problem:
+        try:
+            return problem_of(record, columns)
+        except OutOfChoicesError:
+            from_one.append(record.origin)
+            raise
+
+    read = parse_records(unread.watch(progress(_read_set(place), None, name)), read_problem)
+    unread.check(read.missed, [each.text for each in read.items], bool(columns.choices), bool(columns.context))
+    if len(from_one) > _FROM_ONE * len(read.items):
+        raise ValueError(
+            f"{from_one[0]} and {len(from_one) - 1} more rows have the number of choices as the answer, so their choices are "
+            "counted from 1; subtract 1 from the answers in a copy of the source"
+        )
     repeated = find_repetitions(read.items)
     rest = [problem for position, problem in enumerate(read.items) if position not in repeated]
     if len(rest) > _SIZES.get(name, len(rest)):
@@ -170,6 +202,11 @@ def choose_problems(
             f"{place}: {len(rest)} different problems, but {name} has {_SIZES[name]}; rename the file, or put this file alone "
             "into a directory named train if it is for training"
         )
+    if not rest:
+        others = f"; the questions may be in {', '.join(read.unread)}, of which --problem-column names one" * bool(
+            read.unread
+        )
+        raise ValueError(f"{place}: {len(repeated)} rows have one problem with different answers{others}")
     chosen = draw(rest, options.limit, f"deepscaler/{name}/{options.seed}")
     dropped = {reason: [*repeated.values()].count(reason) for reason in (REPEATED, CONTRADICTED)}
     dropped |= {NOT_DRAWN: len(rest) - len(chosen)}
@@ -179,7 +216,10 @@ def choose_problems(
 def _row(problem: Problem, name: str, instruction: str) -> dict[str, Any]:
     return build_row(
         data_source=name,
-        prompt=[{"role": "user", "content": f"{problem.text} {instruction}".strip()}],
+        prompt=[
+            *([{"role": "system", "content": problem.system}] if problem.system else []),
+            {"role": "user", "content": f"{problem.text} {instruction}".strip()},
+        ],
         ability="math",
         ground_truth=problem.answers,
         extra_info={"question": problem.text, "origin": problem.origin, "rounded_gold": is_rounded(problem.answers)},

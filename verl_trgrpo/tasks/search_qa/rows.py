@@ -251,8 +251,8 @@ def search_schema() -> "pa.Schema":
 def find_question_files(source: Path, out: Path) -> SourceFiles:
     """Return the files of a directory by set and split (``nq/train``), such as ``hotpotqa/hotpot_dev_fullwiki_v1.json``.
 
-    A set is known by the name of the directory, or of a file that is in none; a split by a word in the name of the file. `out` is
-    the directory to build.
+    A set is known by the name of the directory, or of a file that is in none; a split by a word in the name of the file, which a
+    set with one split does not need. `out` is the directory to build.
 
     Raises:
         ValueError: there are none.
@@ -264,9 +264,13 @@ def find_question_files(source: Path, out: Path) -> SourceFiles:
             begin = (word for word in (*QUESTION_SETS, *_ALIASES) if plain_name(shown.name).startswith(word))
             name = _set_named(next(begin, ""))
         splits = {_SPLITS[word] for word in re.findall("[a-z]+", stem_of(shown).lower()) if word in _SPLITS}
+        if not splits and _set_named(stem_of(shown)) == name:
+            splits = {*HUB_SPLITS.get(name, ())}
         return f"{name}/{splits.pop()}" if name and len(splits) == 1 else ""
 
-    return find_source_files(source, out, part_of, "files such as nq/train.jsonl, for nq, triviaqa and so on")
+    return find_source_files(
+        source, out, part_of, "files such as nq/train.jsonl or nq_train.jsonl, for nq, triviaqa and so on"
+    )
 
 
 def _set_named(word: str) -> str:
