@@ -27,7 +27,7 @@ from typing import Any
 
 from verl_trgrpo.runs.compose import verl_defaults
 from verl_trgrpo.runs.keys import flat
-from verl_trgrpo.runs.readers import BUILT, TABLE
+from verl_trgrpo.runs.readers import BUILT, KEY_TABLE
 
 # Entry point of each trainer, and the modules of others to which it leads only if another one is asked for.
 _V1, _OLDER = "verl.trainer.ppo.v1", "verl.trainer.main_ppo_v0"
@@ -346,4 +346,4 @@ def installed_table() -> str:
 
 
 if __name__ == "__main__":
-    TABLE.write_text(installed_table(), encoding="utf-8")
+    KEY_TABLE.write_text(installed_table(), encoding="utf-8")

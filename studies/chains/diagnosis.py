@@ -30,7 +30,7 @@ from studies.chains.chains import (
     prompt_digits,
     start_policies,
 )
-from verl_trgrpo.evaluation.rare_tokens import RARE, Probe, Written, probe_rare_tokens
+from verl_trgrpo.evaluation.rare_tokens import RARE, ProbedToken, Written, probe_rare_tokens
 from verl_trgrpo.runs.environment import provenance
 
 TOKENS, PROMPT_COUNT, SAMPLES, SEED = 300, 16, 8, 31000
@@ -74,7 +74,7 @@ def diagnosed(chain: Chain, tokens: int = TOKENS, seed: int = SEED) -> dict[str,
         prompt: [writer.write(prompt) for _ in range(SAMPLES)] for prompt in range(0, PROMPTS, PROMPTS // PROMPT_COUNT)
     }
     rare = [place for own in answers.values() for one in own for place, p in enumerate(one.probs) if p < RARE]
-    found: tuple[list[Probe], float] = asyncio.run(
+    found: tuple[list[ProbedToken], float] = asyncio.run(
         probe_rare_tokens(answers, writer.proceed, writer.score, tokens, seed)
     )
     probes, share = found

@@ -28,6 +28,7 @@ MODELS = {
     "knights_and_knaves/qwen2.5-7b-instruct-1m": "Qwen2.5-7B",
     "deepscaler/deepseek-r1-distill-qwen-1.5b": "DeepSeek-R1-Distill-Qwen-1.5B",
     "deepscaler/qwen2.5-7b": "Qwen2.5-7B",
+    "deepscaler/qwen3-4b": "Qwen3-4B",
     "search_qa/qwen2.5-3b": "Qwen2.5-3B",
 }
 CARDS, NUMBERS = (24, 40, 48, 80), (1, 2, 4, 8)

@@ -8,7 +8,7 @@ from studies.chains.chains import FIRST, LAST, Chain
 from studies.chains.diagnosis import ChainWriter
 from verl_trgrpo.evaluation.rare_tokens import (
     CONTINUATIONS,
-    Probe,
+    ProbedToken,
     Written,
     cost_text,
     diagnosis_text,
@@ -17,9 +17,9 @@ from verl_trgrpo.evaluation.rare_tokens import (
 
 
 def test_a_token_decides_where_the_rewards_differ_by_more_than_chance():
-    assert Probe(0.1, [1.0] * 8, [0.0] * 8).decides and Probe(0.1, [0.0] * 8, [1.0] * 8).change == -1
-    assert not Probe(0.1, [1.0] * 8, [1.0] * 8).decides
-    assert not Probe(0.1, [1, 0, 1, 0, 1, 0, 1, 0], [0, 1, 0, 1, 0, 1, 1, 1]).decides
+    assert ProbedToken(0.1, [1.0] * 8, [0.0] * 8).decides and ProbedToken(0.1, [0.0] * 8, [1.0] * 8).change == -1
+    assert not ProbedToken(0.1, [1.0] * 8, [1.0] * 8).decides
+    assert not ProbedToken(0.1, [1, 0, 1, 0, 1, 0, 1, 0], [0, 1, 0, 1, 0, 1, 1, 1]).decides
 
 
 def test_rare_tokens_at_decisions_are_told_from_rare_wording():
@@ -46,7 +46,9 @@ def test_rare_tokens_at_decisions_are_told_from_rare_wording():
     assert found["wording"] <= 8 < 12 <= found["decisions"]
 
 
-@pytest.mark.parametrize("probes", [[], [Probe(0.1, [1.0] * 8, [0.0] * 8)] * 3 + [Probe(0.2, [0.5] * 8, [0.5] * 8)]])
+@pytest.mark.parametrize(
+    "probes", [[], [ProbedToken(0.1, [1.0] * 8, [0.0] * 8)] * 3 + [ProbedToken(0.2, [0.5] * 8, [0.5] * 8)]]
+)
 def test_the_sentence_counts_both_kinds(probes):
     text = diagnosis_text(probes, 0.1)
     if probes:

@@ -2,14 +2,14 @@
 
 import pytest
 
-from verl_trgrpo.memory.growth import ALLOCATED, LENGTH, RESERVED, coming_wall
+from verl_trgrpo.memory.growth import ALLOCATED, MEAN_LENGTH, RESERVED, coming_wall
 
 
 def rows(reserved, allocated=None, length=None):
     steps = []
     for number, size in enumerate(reserved, 1):
         found = {RESERVED: size, ALLOCATED: allocated[number - 1] if allocated else 20.0}
-        steps.append((number, found | ({LENGTH: length[number - 1]} if length else {})))
+        steps.append((number, found | ({MEAN_LENGTH: length[number - 1]} if length else {})))
     return steps
 
 

@@ -44,7 +44,7 @@ class Written:
 
 
 @dataclass(frozen=True)
-class Probe:
+class ProbedToken:
     """A rare token, and the rewards of the continuations with it and with the likely token in its place."""
 
     prob: float
@@ -85,7 +85,7 @@ async def probe_rare_tokens(
     score: Callable[[int, Written], float],
     tokens: int,
     seed: int,
-) -> tuple[list[Probe], float]:
+) -> tuple[list[ProbedToken], float]:
     """Probe at most `tokens` rare tokens of answers, drawn with `seed`; the last token of an answer decides by itself.
 
     Args:
@@ -111,19 +111,19 @@ async def probe_rare_tokens(
         found = await asyncio.gather(*(proceed(prompt, begun, sample) for sample in samples))
         return [score(prompt, answer) for answer in found]
 
-    async def probe(number: int, prompt: int, answer: Written, place: int) -> Probe:
+    async def probe(number: int, prompt: int, answer: Written, place: int) -> ProbedToken:
         before = list(answer.tokens[:place])
         own, other = await asyncio.gather(
             rewards(prompt, [*before, answer.tokens[place]], 2 * number),
             rewards(prompt, [*before, answer.others[place]], 2 * number + 1),
         )
-        return Probe(answer.probs[place], own, other)
+        return ProbedToken(answer.probs[place], own, other)
 
     probes = await asyncio.gather(*(probe(number, *place) for number, place in enumerate(drawn)))
     return list(probes), len(places) / max(written, 1)
 
 
-def diagnosis_text(probes: Sequence[Probe], share: float) -> str:
+def diagnosis_text(probes: Sequence[ProbedToken], share: float) -> str:
     """Return a picture of how rewards change without each rare token, and a sentence."""
     if not probes:
         return (

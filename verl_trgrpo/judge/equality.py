@@ -125,33 +125,43 @@ class _Comparison:
         gold, answer = (f.items[0] if _is_one_value(f) else f for f in (gold, answer))
         if not gold.items and not answer.items:
             return self.equal_values(gold, answer)
-        if not gold.items or not answer.items or names_differ(gold, answer):
-            if "()" in (gold.kind, answer.kind) and (one := _components(gold)) and (other := _components(answer)):
-                return gold.kind != answer.kind and self.equal_formulas(one, other)  # (2,-3) and 2i-3j
-            if (one := _inequality(gold)) and (other := _inequality(answer)):
-                return self.equal_formulas(one, other)
-            return _is_choice_list(gold, answer)
+        if gold.items and answer.items and not names_differ(gold, answer):
+            return self.equal_several(gold, answer)
+        return self.equal_written_otherwise(gold, answer)
+
+    def equal_written_otherwise(self, gold: Form, answer: Form) -> bool:
+        """Compare a vector with its components, `(2,-3)` with `2i-3j`; an inequality with a set; `BD` with `B, D`."""
+        if "()" in (gold.kind, answer.kind) and (one := _components(gold)) and (other := _components(answer)):
+            return gold.kind != answer.kind and self.equal_formulas(one, other)
+        if (one := _inequality(gold)) and (other := _inequality(answer)):
+            return self.equal_formulas(one, other)
+        return _is_choice_list(gold, answer)
+
+    def equal_several(self, gold: Form, answer: Form) -> bool:
+        """Compare lists, points, unions and the like of several values, whose names do not differ."""
         if gold.kind == "union" and answer.kind == "list":
             # "x<2 or x>3"; neither a list of points nor conditions on two variables are a union.
             names = {item.name if item.items else None for item in answer.items}
             same_name = len(names) == 1 and None not in names and gold.name in (None, *names)
             return same_name and self.equal_unordered(gold.items, answer.items)
-        in_order = _names_variables(gold) and not any(item.name for item in answer.items)  # 1, 2 for x=1, y=2
-        in_order |= any(item.text == r"\ldots" for item in gold.items) or _is_ranking(gold)
-        in_order |= self.ordered and not all(item.name for item in (*gold.items, *answer.items))
-        if gold.kind == answer.kind and gold.kind in ("list", "union", "meet", "cases") and not in_order:
-            return self.equal_unordered(gold.items, answer.items)
-        # A bare list may be a point; neither a set nor the values of one variable are.
-        may_be_point = gold.kind == "list" and not gold.braces
-        may_be_point &= not gold.items[0].name or (_names_variables(gold) and not answer.name)
-        wanted = (gold.name or "").strip("()").split(",")
-        if len(wanted) == len(answer.items) and any(
-            item.name not in (None, name) for item, name in zip(answer.items, wanted, strict=True)
-        ):
+        if gold.kind != answer.kind and not (answer.kind == "()" and _may_be_point(gold, answer)):
             return False
-        if gold.kind == answer.kind or (may_be_point and answer.kind == "()"):
-            return len(gold.items) == len(answer.items) and all(map(self.equal_forms, gold.items, answer.items))
-        return False
+        unordered = gold.kind == answer.kind and gold.kind in ("list", "union", "meet", "cases")
+        if unordered and not self.order_matters(gold, answer):
+            return self.equal_unordered(gold.items, answer.items)
+        return (
+            len(gold.items) == len(answer.items)
+            and not _has_other_names(gold, answer)
+            and all(map(self.equal_forms, gold.items, answer.items))
+        )
+
+    def order_matters(self, gold: Form, answer: Form) -> bool:
+        """Return whether the order of values counts: of named variables (`1, 2` for `x=1, y=2`), a sequence, a ranking."""
+        if any(item.text == r"\ldots" for item in gold.items) or _is_ranking(gold):
+            return True
+        if _names_variables(gold) and not any(item.name for item in answer.items):
+            return True
+        return self.ordered and not all(item.name for item in (*gold.items, *answer.items))
 
     def equal_choices(self, gold: Form, answer: Form) -> bool:
         """Compare letters, and the values beside them where both have one: `\\textbf{(E)}\\ 48` is E and 48."""
@@ -329,6 +339,21 @@ class _Comparison:
         if ours and theirs and ours[1] not in answer and theirs[1] not in gold:  # n or k, for any integer
             answer = re.sub(rf"(?<![a-zA-Z\\]){theirs[1]}(?![a-zA-Z])", ours[1], answer)
         return self.same_formula(_SLOPPY_POWER.sub(r"^{\1}", gold), answer)  # x^10 is x^{1}0 in LaTeX, but in golds
+
+
+def _may_be_point(gold: Form, answer: Form) -> bool:
+    """Return whether a bare list may be meant as a point; neither a set nor the values of one variable are."""
+    if gold.kind != "list" or gold.braces:
+        return False
+    return not gold.items[0].name or (_names_variables(gold) and not answer.name)
+
+
+def _has_other_names(gold: Form, answer: Form) -> bool:
+    """Return whether a value of the answer has another name than the one in its place: `x=1, y=2` for `(a,b)=(1,2)`."""
+    wanted = (gold.name or "").strip("()").split(",")
+    return len(wanted) == len(answer.items) and any(
+        item.name not in (None, name) for item, name in zip(answer.items, wanted, strict=True)
+    )
 
 
 def _is_ranking(gold: Form) -> bool:

@@ -9,7 +9,7 @@ import numpy as np
 
 from verl_trgrpo.memory.constants import ASLEEP, CARD, CONTEXT
 
-ALLOCATED, RESERVED, LENGTH = "perf/max_memory_allocated_gb", "perf/max_memory_reserved_gb", "response_length/mean"
+ALLOCATED, RESERVED, MEAN_LENGTH = "perf/max_memory_allocated_gb", "perf/max_memory_reserved_gb", "response_length/mean"
 # Steps that make a trend, those that it is computed from, and how far ahead it is believed, as a part of them.
 _FEWEST, _RECENT, _AHEAD = 8, 30, 2.0
 
@@ -73,7 +73,7 @@ def coming_wall(rows: Sequence[tuple[int, Mapping[str, float]]], card_gb: float)
     if steps > _AHEAD * len(known):
         return None
     used = np.array([metrics.get(ALLOCATED, np.nan) for _, metrics in known])
-    lengths = np.array([metrics.get(LENGTH, np.nan) for _, metrics in known])
+    lengths = np.array([metrics.get(MEAN_LENGTH, np.nan) for _, metrics in known])
     half = len(known) // 2
     return Wall(
         step=int(numbers[-1] + steps),

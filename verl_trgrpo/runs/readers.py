@@ -44,7 +44,7 @@ from verl_trgrpo.runs.keys import (
 )
 from verl_trgrpo.tasks.registry import known_agent_loops
 
-TABLE = Path(__file__).parent / "verl_keys.yaml"
+KEY_TABLE = Path(__file__).parent / "verl_keys.yaml"
 BUILT = (ACTOR, REF, ROLLOUT, MODEL, "critic", "distillation", "skip", "trainer.v1.separate_async.hybrid_rollout")
 """Sections from which veRL builds dataclasses, which refuse a key that is not a field; other sections it reads as they are."""
 _SAMPLER = "trainer.v1.sampler"
@@ -76,7 +76,7 @@ class Unread:
 @cache
 def key_table() -> Mapping[str, Any]:
     """Return the table of a release: `verl`, its version; `unread`, trainers by key; `read`, names without a line, by section."""
-    content: Mapping[str, Any] = yaml.safe_load(TABLE.read_text(encoding="utf-8"))
+    content: Mapping[str, Any] = yaml.safe_load(KEY_TABLE.read_text(encoding="utf-8"))
     return content
 
 
@@ -157,7 +157,9 @@ def _of_ray_init() -> frozenset[str]:
     import ray
 
     taken = {name for name, each in inspect.signature(ray.init).parameters.items() if each.kind is not each.VAR_KEYWORD}
-    return frozenset(taken | words_of(inspect.getsource(ray.init)))  # those with an underscore it takes from its kwargs
+    return frozenset(
+        taken | python_words(inspect.getsource(ray.init))
+    )  # those with an underscore it takes from its kwargs
 
 
 @cache
@@ -234,7 +236,7 @@ def _words_of_module(module: str) -> frozenset[str]:
 
 def _words_of_file(path: str) -> frozenset[str]:
     try:
-        return words_of(read_foreign(Path(path).expanduser()).decode(errors="replace"))
+        return python_words(read_foreign(Path(path).expanduser()).decode(errors="replace"))
     except (ForeignFileError, OSError):  # another check reports the file
         return frozenset()
 
@@ -246,7 +248,7 @@ def _modules_in(package: str) -> list[str]:
     ]
 
 
-def words_of(source: str) -> frozenset[str]:
+def python_words(source: str) -> frozenset[str]:
     """Return the attributes, keyword arguments, parameters and strings in a piece of Python; nothing if it is not Python."""
     try:
         tree = ast.parse(textwrap.dedent(source))
