@@ -45,6 +45,16 @@ ASKED = {
     ),
     "an equation": ("Write $2x-y+3=0$ in slope-intercept form.", "y=2x+3", ["y=3+2x", "2x+3"], ["2x-y+3=0", "0=2x-y+3"]),
     "an equation for a number": ("Let $3x+4y=10$. Find the minimum of $x^2+16y^2$.", "10", ["10", "x^2+16y^2=10"], ["3x+4y=10"]),
+    "an inequality": (
+        "Solve $2x+3>7$.", "x>2", ["2<x", r"(2,\infty)"], ["2x+3>7", "7<2x+3", "3+2x>7"],
+    ),
+    "an inequality to be solved for an interval": (
+        r"Solve $|x|\le 3$. Use interval notation.", "[-3,3]", [r"-3\le x\le 3"], [r"|x|\le 3"],
+    ),
+    "an inequality of the question that is solved": ("Let $x>1$. Where is $x^2>x$?", r"(1,\infty)", ["x>1", "1<x"], []),
+    "an inequality that the gold has, too": ("Is $x^2<4$ or $x^2>4$ true?", "x^2<4", ["4>x^2"], []),
+    "a percentage as a decimal": (r"Convert $75\%$ to a decimal.", "0.75", [".75"], [r"75\%"]),
+    "a decimal as a percentage": ("Write $0.75$ as a percent.", r"75\%", ["75"], ["0.75"]),
     "the gold stands in the question": ("Is $x^2+1$ or $x^2-1$ irreducible?", "x^2+1", ["x^2+1", "1+x^2"], []),
     "a polar form": (r"Write $1+i\sqrt3$ in polar form.", r"2e^{i\pi/3}",
                      [r"2(\cos\frac{\pi}{3}+i\sin\frac{\pi}{3})"], [r"1+i\sqrt3"]),

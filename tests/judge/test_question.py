@@ -28,6 +28,8 @@ ASKED = {
     "hours": ("How many hours does it take?", "12", [r"12\text{ hours}", r"12\text{ h}"], [r"12\text{ min}", r"12\text{ cm}"]),
     "a unit that is not asked": ("How long is it?", "12", [r"12\text{ cm}"], []),
     "radians": (r"Find the angle in radians.", r"\frac{\pi}{3}", [r"\frac{\pi}{3}", r"\frac\pi3\text{ radians}"], [r"60^\circ"]),
+    "degrees in radians": (r"Convert $60^\circ$ to radians.", r"\frac{\pi}{3}", [r"\frac\pi3"], [r"60^\circ"]),
+    "radians in degrees": (r"Convert $\frac\pi3$ to degrees.", "60", [r"60^\circ"], [r"\frac\pi3"]),
     "no percentage": ("How many zebras are there?", "42", ["42"], [r"42\%"]),
     "a percentage": ("What percent is it?", "42", ["42", r"42\%"], [r"0.42\%"]),
     "logarithms of analysis": (r"Find $\int_1^2\frac{dx}x$.", r"\log 2", [r"\ln 2", r"\log_e 2", r"\log 2"], [r"\log_{10} 2"]),

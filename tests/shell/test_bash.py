@@ -45,6 +45,10 @@ KNOWN = {
     "eval": "A='run p \"q r\"'; eval $A; eval \"$A\"",
     "quotes within quotes": "run 'a'\\''b' \"c'd'\" $'e\\tf' \"g\\\"h\" x'y'\"z\"",
     "a backslash at the end": "run a \\",
+    "braces": "A=1; run f={a,b}.x {p,q}{1,2} d={k:1,l:$A} {x} '{a,b}' \"{a,b}\" [1,2] ${N:-z} {a,{b,c}}d \\{a,b\\}",
+    "a part of an array": 'A=(a b c d); run ${A[@]:1:2} "${A[@]:2}" ${A[-1]} "${A[-2]}"',
+    "joined by a character": 'A=(1 2 3); run "[$(IFS=,; echo "${A[*]}")]" "${A[*]}"',
+    "a variable of a function": "f() { local A=2 B; B=3; C=$A; }; A=1; f; run $A ${B:-none} $C",
     "indirect": "A=B; B=c; run ${!A}",
 }  # fmt: skip
 
@@ -86,6 +90,9 @@ def test_words_are_those_that_bash_gives_to_its_programs(script, tmp_path):
         ("if nvidia-smi; then\nA=1\nelse\nA=2\nfi\nrun a=$A", "depends on a condition that is not known"),
         ("run a=$WANDB_API_KEY", "is not read, it has the name of a secret"),
         ("\nrun a=$1", "line 2: $1 is not set; give $1 behind the script's name"),
+        ("A=$(echo 8*1.5 | bc)\nrun a=$A", "line 1: `echo 8*1.5 | bc` is not run"),
+        ('IFS=, read -ra A <<< "a,b"\nrun a=${A[1]}', "is read while the script runs"),
+        ("A=(1 2)\nrun a=${A[@]: -1}", "`${A[@]: -1}` is not known"),
         ("read A\nrun a=$A", "is read while the script runs"),
         ("run a=$(cat /etc/passwd)", "`cat /etc/passwd` is not run"),
     ],

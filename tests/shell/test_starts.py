@@ -59,6 +59,11 @@ def test_words_behind_the_script_reach_what_takes_them(tmp_path):
     assert (start.source, start.overrides) == ("trgrpo_trainer", ("data.seed=1", "algorithm=tr_grpo"))
 
 
+def test_words_that_getopts_takes_are_no_error(tmp_path):
+    [start] = read(tmp_path, f'while getopts "n:" o; do N=$OPTARG; done\n{MAIN} data.seed=1', "-n", "3")
+    assert not start.findings
+
+
 def test_words_that_the_script_does_not_hand_on_are_an_error(tmp_path):
     [start] = read(tmp_path, f"{MAIN} data.seed=1", "+algorithm=tr_grpo")
     [finding] = start.findings
@@ -71,6 +76,7 @@ def test_words_that_the_script_does_not_hand_on_are_an_error(tmp_path):
         (f"\n{MAIN} data.seed=$SEED", Level.NOT_CHECKED, 2, "$SEED is not set"),
         (f"N=run-$(date)\n\n{MAIN} trainer.experiment_name=$N", Level.NOT_CHECKED, 1, "`date` is not run"),
         (f"{MAIN} data.seed=1 \\\n# no \\\n  trainer.nnodes=2", Level.ERROR, 3, "is a command of its own"),
+        (f"A=1\n{MAIN} \\\r\n data.seed=1\r\n", Level.ERROR, 2, "type sed -i 's/\\r$//' "),
         (f"{MAIN} data.seed=1\nfi", Level.NOT_CHECKED, 2, "cannot be read as bash"),
         (f"{MAIN} data.seed=1 --seed 3", Level.ERROR, 1, "unrecognized arguments: --seed"),
         (f"cd /elsewhere\n{MAIN} data.seed=1", Level.NOT_CHECKED, 2, "relative paths were sought in"),

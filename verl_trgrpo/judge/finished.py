@@ -34,6 +34,8 @@ Fault = Literal["restated", "unfinished", "unit"]
 _PERIODIC = re.compile(r"\\overline|\\bar|\\ldots|\.[0-9]*\([0-9]+\)")  # 0.\overline{3}; 0.(3)
 _FRACTION = re.compile(r"\\frac\{(-?[0-9]+)\}\{(-?[0-9]+)\}|(?<![0-9])([0-9]+)/(-?[0-9]+)")  # \frac{1}{2}; 1/2
 _MIXED = re.compile(r"[0-9] ?\\frac\{[0-9]+\}\{[0-9]+\}|[0-9] [0-9]+/[0-9]+")  # 1\frac{1}{2}
+_INEQUALITY = re.compile(r"[<>]|\\[lgn]eq(?![a-z])")  # <; \leq
+_NAME = re.compile(r"[a-zA-Z](?:_(?:\w|\{\w+\}))?|\\[a-z]+")  # x; x_1; \theta
 _SUM_OF_MATRICES = re.compile(r"\\end\{[a-z]*matrix\} ?\)? ?[+-]")  # \end{pmatrix}+
 
 
@@ -85,13 +87,20 @@ def _values(form: Form) -> Iterator[Form]:
 
 
 def _whole_fault(golds: Sequence[str], text: str, question: Asked) -> Fault | None:
-    """Judge an answer that is an equation of the question where the gold is none, or a sum of matrices."""
+    """Judge an answer that is a relation of the question, or a sum of matrices, where the gold is none."""
     copied = text.replace(" ", "") in question.texts
     if "=" in text and not any("=" in gold for gold in golds):
         return "restated" if copied or arrangement(text) in question.formulas else None
+    if _INEQUALITY.search(text) and copied and not _is_solved(text):
+        return "restated" if arrangement(text) not in map(arrangement, golds) else None
     if _SUM_OF_MATRICES.search(text) and not any(map(_SUM_OF_MATRICES.search, golds)):
         return "restated" if copied else "unfinished"
     return None
+
+
+def _is_solved(text: str) -> bool:
+    """Return whether a name stands alone on a side of an inequality: `x>2` may be a condition of the question and its answer."""
+    return any(_NAME.fullmatch(side.strip()) for side in _INEQUALITY.split(text))
 
 
 def _has_other_unit(form: Form, wanted: Sequence[Form], question: Asked) -> bool:
@@ -104,8 +113,8 @@ def _has_other_unit(form: Form, wanted: Sequence[Form], question: Asked) -> bool
     if not form.unit or any(each.unit for each in wanted) or any(name.startswith(UNKNOWN) for name, _ in form.unit):
         return False
     angles = {"radians": "radian", "degrees": "degree"}
-    others = [unit for word, unit in angles.items() if word in question.asks and unit not in dict(form.unit)]
-    if others and {*dict(form.unit)} & {*angles.values()}:
+    asked = {unit for word, unit in angles.items() if word in question.asks}
+    if len(asked) == 1 and {*dict(form.unit)} & {*angles.values()} - asked:
         return True
     return question.unit is not None and in_base_units(form.unit) != in_base_units(question.unit)
 
@@ -114,10 +123,13 @@ def _number_fault(form: Form, wanted: Sequence[Form], question: Asked) -> Fault 
     """Judge how a number is written."""
     if form.number is None:
         return None
+    text = form.text.replace(" ", "")
+    if text in question.objects and all(each.number and each.number.percent != form.number.percent for each in wanted):
+        return "restated"
     same = [each for each in wanted if each.number is not None and each.number.value == form.number.value]
     if not same or any(_written(form.text) == _written(each.text) for each in same):
         return None
-    text, way = form.text.replace(" ", ""), _written(form.text)
+    way = _written(form.text)
     if text in question.objects:
         return "restated"
     if form.number.value.denominator == 1:

@@ -52,8 +52,8 @@ _WORDINGS = {
     "fraction": (r"\bcommon fraction\b", r"\bas an? (?:single |simplified |reduced |improper |irreducible )?fraction\b"),
     "decimal": (r"\bas a (?:terminating )?decimal\b", r"\bin decimal form\b", r"\bto a decimal\b"),
     "mixed": (r"\bmixed (?:number|fraction|numeral)\b",),
-    "radians": (r"\bin radians\b", r"\bradian measure\b"),
-    "degrees": (r"\b(?:in|many) degrees\b", r"\bdegree measure\b"),
+    "radians": (r"\b(?:in|to|into) radians\b", r"\bradian measure\b"),
+    "degrees": (r"\b(?:in|to|into|many) degrees\b", r"\bdegree measure\b"),
     "rounded": (
         rf"\b(?:round(?:ed)?|correct|accurate|approximat\w+|answer|express\w*|give\w*)\b[^.?!]{{0,60}}?\b(?:{_PLACES})\b",
         rf"\bto (?:the |\w+ )(?:{_PLACES})\b",
@@ -97,6 +97,14 @@ _REQUEST = re.compile(
     re.IGNORECASE,
 )  # Find
 _ANALYSIS = re.compile(r"(?<![a-zA-Z\\])e\^|\\pi(?![a-zA-Z])|\\arctan|\\zeta|\\gamma")  # e^{2}; \pi; \arctan
+_RELATIONS = {
+    "=": "=",
+    "<": ">",
+    ">": "<",
+    r"\leq": r"\geq",
+    r"\geq": r"\leq",
+    r"\neq": r"\neq",
+}  # and read from the right
 _LETTER = re.compile(r"(?<![A-Za-z\\])[A-Za-z](?![A-Za-z])")  # n
 _BASES = {
     word: number for number, word in enumerate(["two", "three", "four", "five", "six", "seven", "eight", "nine"], 2)
@@ -172,13 +180,22 @@ def _requests(text: str) -> list[str]:
 
 
 def arrangement(text: str) -> Tree | None:
-    """Return a normalized formula, with or without one equals sign, in its arrangement; None if it is not understood."""
-    sides = split_top_level(text, "=")
+    """Return a normalized formula, with or without one relation, in its arrangement; None if it is not understood."""
+    sign, sides = next(
+        ((each, sides) for each in _RELATIONS if len(sides := split_top_level(text, each)) > 1), ("", [text])
+    )
     trees = [parsed(side) for side in sides]
     if len(sides) > 2 or None in trees:
         return None
     found = [arranged(tree)[0] for tree in trees if tree is not None]
-    return found[0] if len(found) == 1 else ("=", *sorted(found, key=repr))
+    if not sign:
+        return found[0]
+    turned = _RELATIONS[sign]
+    return (
+        (turned, *sorted(found, key=repr))
+        if turned == sign
+        else (min(sign, turned), *found[:: 1 if sign < turned else -1])
+    )
 
 
 def _formulas(text: str) -> Iterator[tuple[str, str]]:

@@ -17,7 +17,7 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 from verl_trgrpo.shell.conditions import Conditions
-from verl_trgrpo.shell.state import MARK, State, common
+from verl_trgrpo.shell.state import MARK, State, Value, common
 from verl_trgrpo.shell.tree import errors_of, matches, parse_bash, short, source_of
 from verl_trgrpo.shell.words import Words
 
@@ -67,6 +67,7 @@ class Bash:
         self.words = Words(name, state, environment, self._printed)
         self._conditions = Conditions(self.words)
         self._functions: dict[str, Node] = {}
+        self._locals: list[dict[str, Value | None]] = []  # of each function that runs, what they hide
         self._output: list[str] | None = None  # of a command substitution
         self._steps, self._depth = 0, 0
 
@@ -127,10 +128,12 @@ class Bash:
             return self._run_all(node.named_children)
 
     def _run_pipeline(self, node: Node) -> bool | None:
+        printed = len(self._output or ())
         for child in node.named_children:
             with self._apart():
                 self._run_all([child])
         if self._output is not None:
+            del self._output[printed:]  # what one command prints, the next one reads
             self._output.append(self.words.unknown(node, f"`{short(node)}` is not run"))
         return None
 
@@ -294,6 +297,11 @@ class Bash:
         return True
 
     def _run_declaration_command(self, node: Node) -> bool | None:
+        if self._locals and source_of(node).startswith(("local", "declare", "typeset")):
+            for child in node.named_children:
+                name = re.match(r"\w+", source_of(child))
+                if name and child.type in ("variable_assignment", "variable_name"):
+                    self._locals[-1].setdefault(name[0], self.words.state.variables.get(name[0]))
         return self._run_all([child for child in node.named_children if child.type == "variable_assignment"])
 
     def _run_unset_command(self, node: Node) -> bool:
@@ -330,6 +338,7 @@ class Bash:
         if self._depth > _MOST_DEPTH:
             raise TooLongError(f"{name} calls itself too often")
         before, self.words.state.arguments = self.words.state.arguments, arguments
+        self._locals.append({})
         try:
             return self._run(self._functions[name])
         except _LeftError as left:
@@ -338,6 +347,10 @@ class Bash:
             return None
         finally:
             self.words.state.arguments = before
+            for hidden, value in self._locals.pop().items():
+                self.words.state.variables.pop(hidden, None)
+                if value is not None:
+                    self.words.state.variables[hidden] = value
             self._depth -= 1
 
     def _do_leave(self, node: Node, words: list[str]) -> bool:
@@ -386,6 +399,7 @@ class Bash:
         return None
 
     def _do_read(self, node: Node, words: list[str]) -> bool | None:
+        self.words.takes_arguments |= source_of(node).startswith("getopts")
         for name in words:
             if name.isidentifier():
                 self.words.state.variables[name] = self.words.unknown(node, f"${name} is read while the script runs")

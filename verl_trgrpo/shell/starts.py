@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import re
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -97,8 +98,16 @@ class _Reader:
             self.bash.follow(text)
         except TooLongError as error:
             ends = [f"{error}; what follows was not read"]
+        if "\r\n" in text:
+            line = text[: text.index("\r\n")].count("\n") + 1
+            remedy = f"type sed -i 's/\\r$//' {shlex.quote(str(self.path))}"
+            ends_of_lines = "ends as on Windows, and bash takes the carriage return for a part of the last word"
+            returns = [self._error(line, f"{ends_of_lines}; {remedy}")]
+        else:
+            returns = []
         ends += [f"line {line}: cannot be read as bash; correct the line" for line in self.bash.unparsed]
         findings = [Finding.not_checked(str(self.path), f"{self.path}, {reason}") for reason in dict.fromkeys(ends)]
+        findings += returns
         lost = "is a command of its own, because a comment or a line without a backslash ends the one before; correct that line"
         findings += [self._error(line, f"{shorten(word)} {lost}") for line, word in dict.fromkeys(self._lost)]
         if self.arguments and not self.bash.words.takes_arguments:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from verl_trgrpo.shell.numbers import Numbers, is_int
@@ -32,6 +33,7 @@ class Words:
         self.name, self.state, self.environment = name, state, environment
         self.reasons = Reasons()
         self.first_line, self.takes_arguments = 1, False
+        self._spread = 0
         self._printed = printed
         self.numbers = Numbers(lambda node: self.text(node, True), self._text_in, self._set_number)
 
@@ -54,7 +56,7 @@ class Words:
     def fields(self, nodes: Sequence[Node]) -> list[str]:
         """Return the words that some nodes become, after expansion and splitting."""
         found: list[str] = []
-        for node in nodes:
+        for node in self._braced(nodes):
             if spread := re.fullmatch(r"\{(-?\d{1,6})\.\.(-?\d{1,6})\}", source_of(node)):
                 low, high = int(spread[1]), int(spread[2])
                 step = 1 if low <= high else -1
@@ -70,6 +72,24 @@ class Words:
                 continue  # a variable that is not set, without quotes, is not a word
             found += [word for word in built if word or kept]
         return found
+
+    def _braced(self, nodes: Sequence[Node]) -> Iterator[Node]:
+        """Yield nodes, one with braces such as `{a,b}.parquet` as the words that bash makes of it before all else."""
+        for node in nodes:
+            words = braced(source_of(node)) if node.type in ("word", "concatenation") else []
+            self._spread += len(words)
+            if len(words) < 2 or self._spread > _MOST_FIELDS:
+                yield node
+                continue
+            outer, self.first_line = self.first_line, self.line(node)
+            for word in words:
+                yield from parse_bash(f"echo {word}").named_children[0].named_children[1:]
+            self.first_line = outer
+
+    def _separator(self) -> str:
+        """Return what joins the items of `"${A[*]}"`: the first character of IFS."""
+        given = self.value("IFS")
+        return " " if given is None or isinstance(given, dict) else given if MARK.search(given) else given[:1]
 
     def _is_unset(self, word: str) -> bool:
         return "is not set" in self.reasons.of(word) and bool(MARK.fullmatch(word))
@@ -126,7 +146,7 @@ class Words:
                 values = self._expansion(child)
                 several = re.search(r"^\$(@|\{@|\{\w+\[@\])", source_of(child).lstrip())
                 if values or not several:
-                    yield (values if several else [" ".join(values)]), True
+                    yield (values if several else [self._separator().join(values)]), True
                 elif node.named_child_count > 1:
                     yield [""], True
             begin = child.end_byte - at
@@ -204,6 +224,10 @@ class Words:
             held = self.value(name)
             array = held if isinstance(held, dict) else {} if held is None else {"0": held}
             several = key in ("@", "*")
+            if isinstance(held, str) and MARK.search(held):
+                return [held]
+            if is_int(key) and int(key) < 0 and array and all(map(str.isdigit, array)):
+                key = str(max(map(int, array)) + 1 + int(key))  # from the end
             if name == "BASH_SOURCE":
                 array = {"0": self.name}
             values = (
@@ -237,8 +261,12 @@ class Words:
             return self._default(node, name, operator, values, operand)
         if values is None:
             values = [""] if target.type == "subscript" else self._named(target, name)
-        if operator == ":" and several and operand and source_of(operand[0]).strip().isdigit():
-            return values[max(0, int(source_of(operand[0])) - (name in "@*")) :]
+        if operator == ":" and several:
+            part = re.search(r":\s*(\d+)\s*(?::\s*(\d+)\s*)?\}$", source_of(node))
+            if part is None:
+                return [self.unknown(node, f"`{short(node)}` is not known")]
+            begin = max(0, int(part[1]) - (name in "@*"))
+            return values[begin : None if part[2] is None else begin + int(part[2])]
         return [self._changed(node, value, operator, operand) for value in values]
 
     def _default(
@@ -297,6 +325,46 @@ class Words:
         if operator == ":" and numbers and numbers[0] >= 0 and len(numbers) == len(words):
             return value[numbers[0] :][: numbers[1] if len(numbers) > 1 else None]
         return self.unknown(node, f"`{short(node)}` is not known")
+
+
+_BRACED = re.compile(r"\\.|'[^']*'|\"(?:\\.|[^\"\\])*\"|\$\{[^{}]*\}|\$\([^()]*\)|[{},]", re.DOTALL)  # quoted; ${x}; {
+_MOST_WORDS = 1000
+
+
+def braced(word: str) -> list[str]:
+    """Return the words that bash makes of the commas in the braces of a word: itself where there are none."""
+    done, waiting = list[str](), [word]
+    while len(word) < _MOST_TEXT and waiting and len(done) + len(waiting) <= _MOST_WORDS:
+        text = waiting.pop()
+        parts = _first_braces(text)
+        if parts:
+            before, inner, after = parts
+            waiting += [before + each + after for each in reversed(inner)]
+        else:
+            done.append(text)
+    return done if not waiting else [word]
+
+
+def _first_braces(text: str) -> tuple[str, list[str], str] | None:
+    """Return what stands before, between the commas of, and behind the first braces with a comma, or None."""
+    opened: list[list[int]] = []  # of each open brace its place and those of its commas
+    found: list[int] = []
+    for match in _BRACED.finditer(text):
+        at = match.start()
+        if match[0] == "{":
+            opened.append([at])
+        elif match[0] == "," and opened:
+            opened[-1].append(at)
+        elif match[0] == "}" and opened:
+            places = [*opened.pop(), at]
+            if len(places) > 2 and (not found or places[0] < found[0]):
+                found = places
+            if not opened and found:
+                break
+    if not found:
+        return None
+    inner = [text[begin + 1 : end] for begin, end in pairwise(found)]
+    return text[: found[0]], inner, text[found[-1] + 1 :]
 
 
 def _unescaped(content: bytes) -> str:
