@@ -300,7 +300,7 @@ def parse_records(
         if where not in good and where in built:
             raise ValueError(
                 f"{where} has veRL's columns ({', '.join(REQUIRED_COLUMNS)}) already, so there is nothing to build; check the "
-                "file with `verl-trgrpo data check --train FILE`, and name it in data.train_files"
+                "file with `verl-trgrpo data check --train FILE`, and name this file in data.train_files"
             )
         if where not in good:
             raise ValueError(

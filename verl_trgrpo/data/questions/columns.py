@@ -54,11 +54,9 @@ def layout_problems(schema: pa.Schema, prompt_key: str = "prompt", path: Path | 
     if missing := [column for column in required if column not in schema.names]:
         found = ", ".join(schema.names) or "no columns"
         if path and _is_raw(schema.names):
-            command = (
-                f"verl-trgrpo data build deepscaler --source {shlex.quote(str(path))} --out {shlex.quote(_built(path))}"
-            )
+            words = ["verl-trgrpo", "data", "build", "deepscaler", "--source", str(path), "--out", _built(path)]
             reason = f"these are questions and answers that veRL cannot read yet (missing {', '.join(missing)}; found {found})"
-            return [f"{reason}; build the file with `{command}`, and name the file that this writes"]
+            return [f"{reason}; build the file with `{shlex.join(words)}`, and name the file that this writes"]
         named = "name the column of the prompts with data.prompt_key (--prompt-key), or " * (prompt_key in missing)
         problems.append(f"missing column {', '.join(missing)} (found {found}); {named}see docs/data.md")
     for name, count in Counter(schema.names).items():

@@ -144,7 +144,7 @@ class WholeFile:
         if numbers := self._unlisted():
             reason = f"all ground truths are numbers from {numbers}, as indices of choices are, and the prompts do not list these"
             remedy = (
-                "build the file with the choices (`verl-trgrpo data build deepscaler --help`: --choices-column), or say in the "
+                "build the file with the choices (`verl-trgrpo data build deepscaler` with --choices-column), or say in the "
                 "prompts which numbers may be answered"
             )
             yield DataQuestion.TRUTH, Level.ERROR, f"{reason}; {remedy}"
