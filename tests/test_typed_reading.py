@@ -228,12 +228,14 @@ UNTYPED = {
     "rows of any columns, checked value by value": [
         "common/files.py json_lines", "data/sources.py _numbered_rows", "data/sources.py _numbered_rows",
         "data/rows.py extra_info_of", "data/verl_files.py _open_json", "retrieval/index.py read_corpus",
+        "tasks/math/problems.py _read_chat",
     ],
     "ground truths and answers of any type, which a verifier gets": [
         "tasks/reasoning_gym/reward.py _check_verifiable", "tasks/reasoning_gym/reward.py read_entry",
         "tasks/reasoning_gym/reward.py verify", "tasks/reasoning_gym/rows.py _value",
     ],
     "a request, for its own pydantic model": ["retrieval/app.py parse_request"],
+    "a model's configuration, which transformers' own class takes": ["memory/run.py model_config"],
     "an answer of a search server, checked value by value": ["tasks/search_qa/client.py parse_answer"],
 }  # fmt: skip
 # What parses without a look at keys that stand twice: not for what others made.
