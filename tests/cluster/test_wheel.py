@@ -39,8 +39,8 @@ def test_everything_is_in_the_wheel(wheel):
     assert set(tracked) <= names
     outside = ("tests/", "benchmarks/", "data_prep/", "recipes/", "studies/", "examples/")
     assert not [name for name in names if name.startswith(outside)]
-    # Three quarters are the quickstart's model, whose weights hardly compress.
-    assert wheel.stat().st_size <= 2.1e6
+    # Two thirds are the quickstart's model, whose weights hardly compress; the rest is the code of all rooms.
+    assert wheel.stat().st_size <= 2.2e6
 
 
 def test_it_works_outside_the_checkout(wheel, tmp_path):
