@@ -43,10 +43,12 @@ def test_a_task_brings_builder_help_reward_and_checks(tmp_path):
 
 
 # Who knows a task by name: the quickstart is one of puzzles, verifiers of reasoning-gym read answers as mathematics, and a train
-# file is warned of by the names of public test sets. The distribution reasoning-gym, which makes puzzles, has a builder's name.
+# file is warned of by the names of public test sets. A raw file is answered with the builder of questions. The distribution
+# reasoning-gym, which makes puzzles, has a builder's name.
 KNOWN_BY_NAME = {
     "demos/puzzles.py": {"knights_and_knaves", "reasoning-gym"}, "tasks/knights_and_knaves/rows.py": {"reasoning-gym"},
     "data/sources.py": {"aime", "minerva", "math"}, "judge/spelling.py": {"math"},
+    "data/questions/columns.py": {"deepscaler"}, "data/questions/whole_files.py": {"deepscaler"},
 }  # fmt: skip
 
 
