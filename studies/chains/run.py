@@ -12,7 +12,7 @@ import itertools
 import json
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -281,8 +281,25 @@ def main() -> int:
             parser.error(f"{records} has other {name} than the study; use another --out")
     runner = Runner(study, options.out, done)
     origin = {name: study[name] for name in SETTINGS} | provenance(HERE)
+    append_lines(runner, runner.units(options.fillers or study["fillers"]), records, done, origin)
+    sys.stdout.write(f"{records}: {len(done)} lines\n")
+    return 0
+
+
+def append_lines(
+    runner: Any, units: Iterable[Any], records: Path, done: list[dict[str, Any]], origin: Mapping[str, Any]
+) -> None:
+    """Run the units that have no line yet, and append the line of each to `done` and to the file.
+
+    Args:
+        runner: whose ``line(unit)`` tells if a unit has a line, and whose ``run(unit)`` returns what is recorded.
+        units: with their ``key``, in order.
+        records: file of one JSON object a line.
+        done: lines so far, which the runner reads; it grows.
+        origin: what each line says of its program and machine.
+    """
     with interruptible() as progress, records.open("a") as log:
-        for unit in progress(runner.units(options.fillers or study["fillers"]), None, "lines"):
+        for unit in progress(units, None, "lines"):
             if runner.line(unit):
                 continue
             began = time.process_time()
@@ -291,8 +308,6 @@ def main() -> int:
             done.append(line)
             log.write(json.dumps(line, separators=(",", ":")) + "\n")
             log.flush()
-    sys.stdout.write(f"{records}: {len(done)} lines\n")
-    return 0
 
 
 def read_lines(records: Path) -> list[dict[str, Any]]:

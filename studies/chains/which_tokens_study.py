@@ -6,8 +6,6 @@ count, that is train other seeds at the rate that was best for a horizon.
 
 from __future__ import annotations
 
-import json
-import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -26,8 +24,7 @@ from studies.chains.chains import (
     train_policies,
 )
 from studies.chains.rules import make_rule
-from studies.chains.run import HERE, read_lines, scaled
-from verl_trgrpo.common.progress import interruptible
+from studies.chains.run import HERE, append_lines, read_lines, scaled
 from verl_trgrpo.runs.environment import provenance
 
 # Wordings of each prompt over which the accuracy of a transformer is a mean.
@@ -144,14 +141,5 @@ def run_study(study: Mapping[str, Any], out: Path) -> str:
     records = out / "records.jsonl"
     done = read_lines(records) if records.is_file() else []
     runner, origin = Runner(study, out, done), provenance(HERE)
-    with interruptible() as progress, records.open("a") as log:
-        for unit in progress(runner.units(), None, "lines"):
-            if runner.line(unit):
-                continue
-            began = time.process_time()
-            found = runner.run(unit)
-            line = unit.key | found | {"cpu_seconds": round(time.process_time() - began, 1)} | origin
-            done.append(line)
-            log.write(json.dumps(line, separators=(",", ":")) + "\n")
-            log.flush()
+    append_lines(runner, runner.units(), records, done, origin)
     return f"{records}: {len(done)} lines"
