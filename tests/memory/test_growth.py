@@ -1,4 +1,4 @@
-"""The wall is said some steps before it comes, and never of memory that has come to rest."""
+"""The wall is announced some steps before it comes, and never of memory that has come to rest."""
 
 import pytest
 

@@ -9,7 +9,7 @@ docs/math_reward.md what counts as equal.
 
 | module | question |
 |---|---|
-| `answer_form` | where does a prompt want the answer, and what stands there? |
+| `answer_form` | where does a prompt want the answer, and what does the response have in that place? |
 | `golds` | which answers does a ground truth name? |
 | `spelling`, `language` | what is this text in one spelling of signs and commands? |
 | `answers`, `forms`, `numbers`, `units` | which values with which names and units is it? |

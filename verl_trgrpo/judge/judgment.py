@@ -30,7 +30,7 @@ class Judgment:
 
     Args:
         right: the answer equals one of the ground truths.
-        answer: the answer as it stands in the response; None if there is none in the wanted place.
+        answer: the answer as the response has it; None if there is none in the wanted place.
         gold_understood: a ground truth can be read, or the answer is right; if not, `right` False does not mean "wrong".
         timed_out: the comparison was stopped at its limit of time or memory, so that `right` False means "unknown".
         fault: what keeps an answer of the right value from being right: "restated" if it is a formula of the question or a

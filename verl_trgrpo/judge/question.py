@@ -119,7 +119,7 @@ class Asked:
         text: as it was given.
         formulas: its formulas, the sides of their relations and the relations, in their arrangement (`arranged`).
         texts: the same as normalized text without spaces.
-        objects: texts of the formulas that a command stands in front of, such as ``Find the value of``.
+        objects: texts of the formulas behind a command, such as ``Find the value of``.
         letters: names in the formulas.
         asks: the names of `_WORDINGS` that it asks for.
         unit: in which the answer is asked; None if that is not recognised.
@@ -199,7 +199,7 @@ def arrangement(text: str) -> Tree | None:
 
 
 def _formulas(text: str) -> Iterator[tuple[str, str]]:
-    """Yield the formulas of a question, each with what stands in front of it."""
+    """Yield the formulas of a question, each with the text in front of it."""
     pattern = _FORMULA if "$" in text or "\\" in text else _PLAIN_FORMULA
     for number, match in enumerate(pattern.finditer(text)):
         if number >= _MAX_FORMULAS:
@@ -214,7 +214,7 @@ def _formulas(text: str) -> Iterator[tuple[str, str]]:
 
 
 def _pieces(formula: str) -> Iterator[str]:
-    """Yield a formula, and what stands on each side of its equals signs."""
+    """Yield a formula, and the text on each side of its equals signs."""
     yield formula
     sides = split_top_level(formula, "=")
     if len(sides) > 1:

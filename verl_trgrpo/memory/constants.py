@@ -49,7 +49,7 @@ PLAN = Constant(
 )  # fmt: skip
 QUARTER = Constant(
     0.25, 0.15, "mean length of a response, of the allowed one, in the column of short responses",
-    "recipes of this project allow four to eight times the mean length that their sources report at the start",
+    "an assumption: no source was read for it; runs that fill the allowed length are the other column",
 )  # fmt: skip
 # All constants, for the page and its test.
 CONSTANTS = {name: each for name, each in dict(globals()).items() if isinstance(each, Constant)}

@@ -52,7 +52,7 @@ class Signal:
         back: steps back to the last weights that are sound. Rollouts of a step show those that the update before it made, so 2;
             1 for what the update of the step itself logs, and for a validation, which follows it.
         note: whether it is said, but nothing is wrong.
-        machine: whether it shows the machine and not the learning: it is said, and the run is not sick.
+        machine: whether it shows the machine and not the learning: it is reported, and the run is not sick.
     """
 
     name: str

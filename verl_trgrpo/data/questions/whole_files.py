@@ -13,7 +13,7 @@ from verl_trgrpo.data.questions.context import TRAIN_ROLE, Context, DataQuestion
 from verl_trgrpo.data.rows import RawRow, content_text, ground_truth_of, is_chat, normalize_text, row_keys
 from verl_trgrpo.data.sources import message_of_test_file, says_test
 
-# Rows with different prompts below which nothing is said of what all of them have.
+# Rows with different prompts below which nothing is reported of what all of them have.
 _FEWEST = 20
 LITERAL_SHARE = 0.5
 """Share of a file's ground truths from which on it is an error that they are only compared literally.
@@ -122,7 +122,7 @@ class WholeFile:
             self._first.setdefault(way, number)
 
     def remarks(self, path: Path | None) -> Iterator[Remark]:
-        """Yield the remarks about the file; `path` is that of a file which is there."""
+        """Yield the remarks about the file; `path` is that of a file that exists."""
         if self._role == TRAIN_ROLE and (message := message_of_test_file(path, self._says_test)):
             yield DataQuestion.FILE, Level.WARNING, message
         if self.scored >= _FEWEST and self._literal >= LITERAL_SHARE * self.scored:
@@ -167,7 +167,7 @@ def _index(truth: object) -> int | None:
 
 
 def _holds(text: str, stated: str) -> bool:
-    """Return whether a statement stands in a text and ends there."""
+    """Return whether a text contains a statement and ends with it."""
     start = text.find(stated)
     while start >= 0:
         if not _MORE.match(text, start + len(stated)):
