@@ -87,6 +87,13 @@ def test_a_person_named_by_a_number_is_not_a_list_mark(form):
     assert score(numbered, write_truth(names, roles)) == 3
 
 
+@pytest.mark.parametrize("name", ["Knight 0", "Knave 7", "Knight Li", "A Knight 12"])
+@pytest.mark.parametrize("form", [form for form in CLAIMS if "{k" in form])
+def test_a_list_mark_stands_before_a_name_that_begins_with_a_role(name, form):
+    for role, score_of_it in (("k", 3), ("v", -0.5)):
+        assert score(form.format(name, ROLES[role], k=1), write_truth([name], "k")) == score_of_it
+
+
 @given(PUZZLES, st.data())
 def test_every_way_to_write_the_truth_is_right_and_every_flip_is_wrong(puzzle, data):
     names, roles = puzzle

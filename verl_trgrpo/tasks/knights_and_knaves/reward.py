@@ -64,11 +64,16 @@ _NUMBER = r"[(\[]?[0-9]{1,2}(?:\.?\)|[.:\]])"
 _ROLE = "(?:a |the )?(?:knight|knave)"
 # A number before a role alone is a name: "1: a knight", but not "1: Knight is a knave".
 _ALONE = rf"(?! ?{_ROLE}(?! is {_ROLE}| [-=:] |:))"
-_MARKS = rf"(?:(?:and|&) (?!is {_ROLE}))?(?:[-+] )?(?:(?:{_NUMBER} ?|[0-9]{{1,2}} - ){_ALONE})?"
+_MARKS, _ANY_MARKS = (
+    rf"(?:(?:and|&) (?!is {_ROLE}))?(?:[-+] )?(?:(?:{_NUMBER} ?|[0-9]{{1,2}} - ){alone})?" for alone in (_ALONE, "")
+)
 _END = r"(?: ?(?:\.|!{1,3}))?(?: ?-)?(?:(?: ?[,;])+ ?|\Z|(?<=[.!-]) | (?!\(?0))"
 # The last alternative takes all the rest at once, so that the time is linear for any input. What stands between two claims
-# becomes a part of a name that no person has.
-_CLAIM = re.compile(rf"{_MARKS}(.+?)(?: is | [-=:] |: ?)(?:a |the )?(knight|knave){_END}|.+")
+# becomes a part of a name that no person has. "1: Knight 2 is a knave" is read in both ways: the names decide.
+_CLAIMS = [
+    re.compile(rf"{marks}(.+?)(?: is | [-=:] |: ?)(?:a |the )?(knight|knave){_END}|.+")
+    for marks in (_MARKS, _ANY_MARKS)
+]
 
 
 def _characters() -> dict[int, str]:
@@ -152,11 +157,12 @@ def read_claims(answer: str, people: Mapping[str, str]) -> dict[str, str] | None
     """
     if len(answer) > MAX_UNICODE_CHARS and not answer.isascii():
         return None
-    roles: dict[str, str] = {}
-    for name, role in _CLAIM.findall(_spelling(answer)):
-        if roles.setdefault(name, role) != role:
-            return None
-    return roles if roles.keys() == people.keys() else None
+    text = _spelling(answer)
+    for pattern in _CLAIMS:
+        claims = set(pattern.findall(text))
+        if len(claims) == len(people) and {name for name, _ in claims} == people.keys():
+            return dict(claims)
+    return None
 
 
 def read_roles(ground_truth: Any) -> Mapping[str, str]:
