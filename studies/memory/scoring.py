@@ -31,9 +31,10 @@ ADAMW = (2.0, 1.0)
 
 
 @cache
-def shape_of(name: str) -> ModelShape:
-    """Return the shape of a model of models.json."""
-    return model_shape(MODELS[name])
+def shape_of(name: str, rank: int = 0) -> ModelShape:
+    """Return the shape of a model of models.json, with adapters of a rank on all linear maps."""
+    lora = {"r": rank, "target_modules": "all-linear"} if rank else None
+    return model_shape(MODELS[name], lora)
 
 
 def model_of(case: Mapping[str, Any]) -> str | None:
@@ -96,7 +97,8 @@ def score(cases: Path, part: str | None) -> None:
         if not scorable(case) or part not in (None, part_of(case)):
             continue
         try:
-            plan = Plan(shape_of(str(model_of(case))), setup_of_case(case), case["gpu_gb"], ADAMW)
+            setup = setup_of_case(case)
+            plan = Plan(shape_of(str(model_of(case)), setup.lora_rank), setup, case["gpu_gb"], ADAMW)
         except UnknownModelError as error:
             said[case["outcome"], "not known"] += 1
             print(f"{case['id']:34}{case['outcome']:9}not known: {error}")

@@ -96,8 +96,7 @@ class Plan:
 
     @cached_property
     def _trained(self) -> int:
-        rank = self.setup.lora_rank
-        return self.shape.adapter(rank, self.setup.target_modules) if rank else self.shape.parameters
+        return self.shape.adapter if self.setup.lora_rank else self.shape.parameters
 
     @cached_property
     def weights(self) -> float:

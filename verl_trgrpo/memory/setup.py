@@ -7,6 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from omegaconf import OmegaConf
+
 from verl_trgrpo.memory.shape import UnknownModelError
 from verl_trgrpo.runs.keys import ACTOR, MODEL, REF, ROLLOUT
 
@@ -57,6 +59,7 @@ class Setup:
     checkpointing: bool
     lora_rank: int
     target_modules: Any
+    exclude_modules: Any
     layered_summon: bool
     merges: bool
     sequence_parallel: int
@@ -94,6 +97,12 @@ class Setup:
     def longest(self) -> int:
         """Return the tokens of the longest prompt and response."""
         return self.prompt + self.response
+
+    @property
+    def lora(self) -> dict[str, Any] | None:
+        """Return what PEFT's ``LoraConfig`` gets; None without adapters."""
+        targets = {"target_modules": self.target_modules, "exclude_modules": self.exclude_modules}
+        return {"r": self.lora_rank, "lora_alpha": self.lora_rank, **targets} if self.lora_rank else None
 
     def tokens(self, batch: MicroBatch, responses: int, mean: float) -> float:
         """Return the tokens of a micro-batch on a card, at most, if prompt and response have `mean` tokens on average.
@@ -146,7 +155,8 @@ def setup_of(get: Get, has_reference: bool, needs_critic: bool) -> Setup:
         defers_sync=bool(get(f"{_ENGINE}.use_no_sync_for_gradient_accumulation")),
         checkpointing=bool(get(f"{MODEL}.enable_gradient_checkpointing")),
         lora_rank=int(get(f"{MODEL}.lora.rank") or 0) or int(get(f"{MODEL}.lora_rank") or 0),
-        target_modules=get(f"{MODEL}.target_modules"),
+        target_modules=_plain(get(f"{MODEL}.target_modules")),
+        exclude_modules=_plain(get(f"{MODEL}.exclude_modules")),
         layered_summon=bool(get(f"{ROLLOUT}.layered_summon")),
         merges=bool(get(f"{MODEL}.lora.merge")),
         sequence_parallel=parallel,
@@ -183,6 +193,10 @@ _LOG_PROB = ("log_prob_use_dynamic_bsz", "log_prob_max_token_len_per_gpu", "log_
 
 def _micro(get: Get, section: str, *names: str) -> MicroBatch:
     return MicroBatch.of(get, *(f"{section}.{name}" for name in names))
+
+
+def _plain(value: Any) -> Any:
+    return list(value) if OmegaConf.is_list(value) else value
 
 
 def _bytes_of(get: Get, section: str) -> int:
