@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from statistics import NormalDist
 from typing import Any
 
 from omegaconf import OmegaConf
@@ -107,8 +108,10 @@ class Setup:
     def tokens(self, batch: MicroBatch, responses: int, mean: float) -> float:
         """Return the tokens of a micro-batch on a card, at most, if prompt and response have `mean` tokens on average.
 
-        Without padding removed, veRL pads to the longest of the micro-batch: of n lengths that are exponentially distributed it
-        is H(n) times their mean (the n-th harmonic number), and at most the allowed one.
+        Lengths are taken to be exponentially distributed. Without padding removed, veRL pads to the longest of the micro-batch:
+        of n lengths it is H(n) times their mean (the n-th harmonic number). With it, the micro-batch with the most tokens
+        counts, of all of a step: means of n lengths have the standard deviation ``mean / sqrt(n)``, and the largest of m of
+        them lies so many of these above `mean` as the largest of m normal numbers above 0 (Blom's approximation).
         """
         split = self.sequence_parallel
         if batch.packed is not None:
@@ -119,7 +122,9 @@ class Setup:
             return several * min(float(self.longest), mean * _harmonic(several))
         if batch.packed is not None:
             return min(float(max(batch.packed, mean / split)), responses * mean / split)
-        return several * mean / split
+        cuts = self.cards / split * self.step_responses / several
+        above = NormalDist().inv_cdf(max(0.5, (cuts - 0.375) / (cuts + 0.25)))
+        return several * min(float(self.longest), mean * (1 + above / math.sqrt(several))) / split
 
 
 def _harmonic(count: float) -> float:
