@@ -132,6 +132,9 @@ def score(cases: Path, part: str | None) -> None:
     depends = said["fits", DEPENDS] + said["gpu_oom", DEPENDS]
     print(f"claimed: {claimed} right, {against} wrong; depends {depends}; of {sum(said.values())}")
     print(f"of those that depend, at the stated mean length: {at_length['right']} right, {at_length['wrong']} wrong")
-    print(f"sum at the stated length, or at a quarter of the lengths against the card: {points['right']} right of {sum(points.values())}")
+    of = sum(points.values())
+    print(
+        f"sum at the stated length, or at a quarter of the lengths, against the card: {points['right']} right of {of}"
+    )
     print(f"refused although they ran: {', '.join(refused) or 'none'}")
     print("failures by phase, right or not:", *(f"{key}: {count}" for key, count in sorted(phases.items())), sep="\n  ")

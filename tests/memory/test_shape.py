@@ -57,7 +57,9 @@ def test_adapters_of_all_linear_maps():
 
 def test_adapters_take_activations_of_their_own():
     """Each adapter keeps its map's input and adds a copy of its map's output to it; the base's inputs are not kept."""
-    without, all_linear, few = (shape_of("Qwen2.5-0.5B", rank, ("q_proj",) if rank == 8 else "all-linear") for rank in (0, 32, 8))
+    without, all_linear, few = (
+        shape_of("Qwen2.5-0.5B", rank, ("q_proj",) if rank == 8 else "all-linear") for rank in (0, 32, 8)
+    )
     assert all_linear.inside > without.inside
     assert few.saved < without.saved < all_linear.saved
 

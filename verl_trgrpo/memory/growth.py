@@ -45,8 +45,8 @@ class Wall:
             "actor_rollout_ref.model.use_fused_kernels=true, before"
         )
         return (
-            f"at this growth the update fails near step {self.step}: the trainer reserves {self.reserved:.1f} of {self.room:.1f} GiB, "
-            f"{self.growth:.2f} more with each step ({cause}); {remedy}"
+            f"at this growth the update fails near step {self.step}: the trainer reserves {self.reserved:.1f} of {self.room:.1f} "
+            f"GiB, {self.growth:.2f} more with each step ({cause}); {remedy}"
         )
 
 
