@@ -94,7 +94,7 @@ def _fields_alone(node: DictConfig) -> DictConfig:
     """Return the options of ``algorithm`` that its dataclass has.
 
     veRL hands the section to the estimator as it is and never builds the dataclass, so options of an estimator of the user's
-    own are no mistake. Whether anything reads an option is the question of `runs.readers`.
+    own are right. Whether anything reads an option is the question of `runs.readers`.
     """
     node, names = node.copy(), {"_target_", *hints_of(located(str(node._target_)))}
     with open_dict(node):

@@ -176,14 +176,18 @@ def display_names(paths: Sequence[Path]) -> dict[Path, str]:
 
 
 def path_problem(path: Path, remedy: str = "check the path") -> str:
-    """Return why a path is no data file, "" for a file; `remedy` is for one that does not exist."""
+    """Return why a path is not a data file, "" for a file; `remedy` is for one that does not exist."""
     if path.is_file():
         return ""
     if path.is_dir():
         return f"{path} is a directory; name the Parquet files in it, for example {path / '*.parquet'}"
     if path.exists():
         return f"{path} is not a file; check the path"
-    return f"{path}: no file matches this pattern; correct it" if has_magic(str(path)) else not_there(path, remedy)
+    return (
+        f"{path}: no file matches this pattern; correct the pattern"
+        if has_magic(str(path))
+        else not_there(path, remedy)
+    )
 
 
 def file_problems(paths: Sequence[Path]) -> list[str]:
