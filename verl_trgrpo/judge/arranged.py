@@ -1,4 +1,4 @@
-r"""Trees of formulas in one arrangement, and what is left to do in them.
+r"""Trees of formulas in one arrangement, and how much is left to do to come to it.
 
 Two formulas are a trivial rewriting of one another if their trees are the same after terms and factors are sorted, numbers added
 and multiplied, and like terms and factors collected: `2x+3x+1\cdot y` and `y+5x`. Nothing is expanded, factored or evaluated, so
@@ -7,22 +7,19 @@ and multiplied, and like terms and factors collected: `2x+3x+1\cdot y` and `y+5x
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Mapping
 from fractions import Fraction
 from functools import lru_cache
 from math import gcd
 
 from verl_trgrpo.judge.parser import Tree, UnreadableFormulaError, functions_of, parse_formula, tokens_of
 
-_ONE, _DEGREE = Fraction(1), ("/", ("pi",), ("number", Fraction(180)))
-_DERIVATIVE = re.compile(r"\\frac\{ ?(?:d|\\partial)(?![a-z])|\\frac\{ ?d[a-zA-Z\\]|\\partial")  # \frac{dy}{dx}
+_ONE, _TEN, _DEGREE = Fraction(1), Fraction(10), ("/", ("pi",), ("number", Fraction(180)))
+_MOST_BITS = 256  # of a power of a number that is worked out
+_DERIVATIVE = re.compile(
+    r"\\frac\{ ?(?:d|\\partial)(?:\^\{?[0-9]\}?)? ?\\?[a-zA-Z]{0,12} ?\}\{ ?(?:d|\\partial) ?[a-zA-Z\\]|\\partial"
+)  # \frac{dy}{dx}
 _ATOMS = {"number", "name", "pi", "e", "i", "degree"}
-# Functions whose value at a number is a task; a hyperbolic one is as finished as the exponentials that it is made of.
-_CLASSES = {
-    "trigonometric": "sin cos tan cot sec csc", "inverse": "asin acos atan acot", "log": "log", "count": "! !! binomial gcd lcm",
-    "step": "floor ceiling", "choice": "max min abs", "det": "det arg deg",
-}  # fmt: skip
-_CLASS_OF = {name: group for group, names in _CLASSES.items() for name in names.split()}
 
 
 @lru_cache(maxsize=1024)
@@ -62,25 +59,74 @@ class _Arrangement:
         if kind in ("*", "/"):
             return self.product(tree)
         parts = [self.of(part) if isinstance(part, tuple) else part for part in tree[1:]]
-        if kind == "^" and parts[1] == ("number", _ONE):
-            self.steps += 1
-            return parts[0]
-        if kind == "log" and (power := parts[0])[0] == "^" and power[1] == parts[1]:
-            self.steps += 1
-            return power[2]
-        if kind == "log" and parts[0] == parts[1]:
-            self.steps += 1
-            return ("number", _ONE)
+        if kind == "^":
+            return self.power(*parts)
+        if kind == "root" and parts[1][0] == "number":
+            return self.root(*parts)
+        if kind == "log":
+            return self.logarithm(*parts)
         if kind in ("symmetric", "gcd", "lcm", "max", "min"):
             names, trees = ([p for p in parts if not isinstance(p, tuple)], [p for p in parts if isinstance(p, tuple)])
             return (kind, *names, *sorted(trees, key=repr))
         return (kind, *parts)
 
+    def power(self, base: Tree, exponent: Tree) -> Tree:
+        """Multiply exponents, work out powers of numbers and of i, and write a unit fraction as a root."""
+        number = exponent[1] if exponent[0] == "number" else None
+        if number in (0, 1) or base == ("number", _ONE):
+            self.steps += 1
+            return base if number == 1 else ("number", _ONE)
+        if _undoes(exponent, base):
+            self.steps += 1
+        if number is None:
+            return ("^", base, exponent)
+        if number.denominator > 1:
+            if abs(number.numerator) > 1:
+                return ("^", base, exponent)
+            root = self.root(base, ("number", Fraction(number.denominator)))
+            return root if number > 0 else self.power(root, ("number", -_ONE))
+        power = int(number)
+        if base == ("i",):
+            self.steps += 1
+            return _scaled(Fraction((1, 1, -1, -1)[power % 4]), base if power % 2 else ("number", _ONE))
+        if base[0] == "number":
+            self.steps += base[1] != _TEN
+            small = abs(power) * max(base[1].numerator.bit_length(), base[1].denominator.bit_length()) <= _MOST_BITS
+            return ("number", base[1] ** power) if small and base[1] else ("^", base, exponent)
+        if base[0] == "root" and base[2][0] == "number":
+            self.steps += abs(power) >= base[2][1]
+        inner, before = base_and_exponent(base)
+        if before != 1:
+            self.steps += 1
+            return self.power(inner, ("number", number * before)) if before * power != 1 else inner
+        if base[0] == "*" and (power == -1 or (not names(base) and abs(power) <= _MOST_BITS)):
+            self.steps += power != -1
+            return self.product(("*", *(("^", each, exponent) for each in base[1:])))
+        return ("^", base, exponent)
+
+    def root(self, radicand: Tree, index: Tree) -> Tree:
+        """Take out a root that is a number, or of a power with a multiple of its index."""
+        number = index[1]
+        if radicand[0] == "number" and (value := _exact_root(radicand[1], number)) is not None:
+            self.steps += 1
+            return ("number", value)
+        self.steps += _is_power_of(radicand, number)
+        return ("root", radicand, index)
+
+    def logarithm(self, tree: Tree, base: Tree) -> Tree:
+        if tree == ("number", _ONE) or tree == base:
+            self.steps += 1
+            return ("number", Fraction(tree == base))
+        if tree[0] == "^" and tree[1] == base:
+            self.steps += 1
+            return tree[2]  # type: ignore[no-any-return]
+        return ("log", tree, base)
+
     def sum(self, tree: Tree) -> Tree:
         """Collect like terms: numbers are terms of 1."""
         found: dict[Tree, list[Fraction]] = {}
         for term in self.terms(tree):
-            number, base = _split(term)
+            number, base = split_number(term)
             found.setdefault(base, []).append(number)
         terms = []
         for base, numbers in found.items():
@@ -97,43 +143,50 @@ class _Arrangement:
         elif tree[0] == "group":
             yield from self.terms(tree[1], factor)
         elif tree[0] == "*" and tree[1] == ("number", Fraction(-1)) and len(tree) == 3:
+            self.steps += tree[2][:2] == tree[:2]  # -(-x)
             yield from self.terms(tree[2], -factor)
         else:
-            number, base = _split(self.of(tree))
+            number, base = split_number(self.of(tree))
             inner = base[1:] if base[0] == "+" and abs(number) == 1 else (base,)
             for each in inner:
-                own, rest = _split(each)
+                own, rest = split_number(each)
                 yield _scaled(factor * number * own, rest)
 
     def product(self, tree: Tree) -> Tree:
         """Multiply numbers and collect powers of atoms."""
         tops, bottoms = Counter[int](), Counter[int]()
         powers: dict[Tree, list[int]] = {}
-        number, before = _ONE, self.steps
+        number, ones, negative = _ONE, 0, 0
         for factor, sign, explicit in _factors(tree, 1, True):
-            own, base = _split(self.of(factor))
+            self.steps += sign < 0 and factor[0] == "/" and factor != _DEGREE
+            own, base = split_number(self.of(factor))
             self.steps -= _is_mixed(factor)
+            negative += own < 0
             if own != _ONE or base == ("number", _ONE):
                 number *= own**sign if own else 0
                 top, bottom = (own.numerator, own.denominator)[::sign]
                 tops[abs(top)] += 1
                 bottoms[abs(bottom)] += 1
-                self.steps += base == ("number", _ONE) and own == _ONE and (explicit or sign < 0)
+                ones += base == ("number", _ONE) and own == _ONE and (explicit or sign < 0)
                 if not own:
                     self.steps += 1
                     return ("number", Fraction(0))
             if base != ("number", _ONE):
                 for each in base[1:] if base[0] == "*" else (base,):
-                    inner, exponent = _power(each)
+                    inner, exponent = base_and_exponent(each)
+                    self.steps += exponent < 0 and sign < 0
                     powers.setdefault(inner, []).append(sign * exponent)
-        if ("i",) in powers and _product(tops) == _product(bottoms) == 1:
-            self.steps = before  # 2-1i
+        if ("i",) not in powers or not _product(tops) == _product(bottoms) == 1:
+            self.steps += ones  # but not of 2-1i
+        self.steps += max(0, negative - 1) + _multiply_i(powers) + _has_factor_of_power(powers)
         shared = gcd(_product(tops), _product(bottoms)) > 1
         self.steps += max(0, _count(tops) - 1) + max(0, _count(bottoms) - 1) + shared
+        self.steps += _share_content(number, powers) + _make_a_number(powers)
         factors = []
         for base, exponents in powers.items():
             total = sum(exponents)
-            self.steps += (len(exponents) - 1) * (base[0] in _ATOMS or not total)
+            cancels = min(exponents) < 0 < max(exponents)
+            self.steps += (len(exponents) - 1) * (base[0] in _ATOMS or base[0] == "root" or cancels)
             if total:
                 factors.append(base if total == 1 else ("^", base, ("number", Fraction(total))))
         return _scaled(number, _joined("*", factors, ("number", _ONE)))
@@ -159,6 +212,77 @@ def _negative(tree: Tree) -> Fraction | None:
     return -tree[2][1] if minus else None
 
 
+def _undoes(exponent: Tree, base: Tree) -> bool:
+    """Return whether a power undoes a logarithm in its exponent, which it has as its only factor with letters: 2 log_b x."""
+    factors = exponent[1:] if exponent[0] == "*" else (exponent,)
+    logarithms = [each for each in factors if each[0] == "log"]
+    others = [each for each in factors if each[0] not in ("log", "number")]
+    return len(logarithms) == 1 and not others and logarithms[0][2] == base
+
+
+def _exact_root(number: Fraction, index: Fraction) -> Fraction | None:
+    """Return the root of a number where it is a number."""
+    if number < 0 or index.denominator != 1 or not 2 <= index <= _MOST_BITS:
+        return None
+    found = [_integer_root(each, int(index)) for each in (number.numerator, number.denominator)]
+    return Fraction(*found) if None not in found else None  # type: ignore[arg-type]
+
+
+def _integer_root(number: int, index: int) -> int | None:
+    low, high = 0, 1 << (number.bit_length() // index + 1)
+    while low < high:
+        middle = (low + high) // 2
+        low, high = (middle + 1, high) if middle**index < number else (low, middle)
+    return low if low**index == number else None
+
+
+def _is_power_of(tree: Tree, index: Fraction) -> bool:
+    """Return whether an arranged tree is a power of what its root is, without an absolute value: `x^4` and `(12 pi)^2`."""
+    number, found = factors(tree)
+    if index.denominator != 1 or index < 2 or (number != 1 and _exact_root(number, index) is None):
+        return False
+    step = 2 * index if index % 2 == 0 and names(tree) else index
+    return bool(found) and all(exponent % step == 0 for _, exponent in found)
+
+
+def _has_factor_of_power(powers: Mapping[Tree, list[int]]) -> bool:
+    """Return whether a factor of a product stands beside a power of that product: `(2x)^2/x`."""
+    return any(base[0] == "*" and any(base_and_exponent(each)[0] in powers for each in base[1:]) for base in powers)
+
+
+def _multiply_i(powers: Mapping[Tree, list[int]]) -> bool:
+    """Return whether several factors without letters have i, or one divides by i."""
+    found = [(base, sum(map(abs, each))) for base, each in powers.items() if ("i",) in parts(base) and not names(base)]
+    return sum(count for _, count in found) > 1 or min(powers.get(("i",), [0])) < 0
+
+
+def _share_content(number: Fraction, powers: Mapping[Tree, list[int]]) -> bool:
+    """Return whether what all terms of a sum are multiples of is left in a fraction: `(2x+4)/6`, `6/(2x+4)`, `3(x/3+y/3)`."""
+    above, below = 1, 1
+    for base, exponents in powers.items():
+        if base[0] != "+" or not (power := sum(exponents)):
+            continue
+        numbers = [split_number(term)[0] for term in base[1:]]
+        common = gcd(*(each.numerator for each in numbers))
+        above, below = (above * common, below) if power > 0 else (above, below * common)
+        if power > 0 and gcd(number.numerator, *(each.denominator for each in numbers)) > 1:
+            return True
+    return gcd(above, number.denominator * below) > 1 or gcd(below, number.numerator) > 1
+
+
+def _make_a_number(powers: Mapping[Tree, list[int]]) -> bool:
+    r"""Return whether several roots of numbers make a number: `\sqrt{2}\sqrt{8}`."""
+    roots = [
+        (base, sum(exponents)) for base, exponents in powers.items() if base[0] == "root" and base[1][0] == "number"
+    ]
+    if len(roots) < 2 or len({base[2] for base, _ in roots}) > 1 or any(abs(power) > 20 for _, power in roots):
+        return False
+    radicand = _ONE
+    for base, power in roots:
+        radicand *= base[1][1] ** power if base[1][1] else 0
+    return _exact_root(radicand, roots[0][0][2][1]) is not None if roots[0][0][2][0] == "number" else False
+
+
 def _is_mixed(tree: Tree) -> bool:
     r"""Return whether a tree is a mixed number such as `3\frac{1}{2}`."""
     if tree[0] != "+" or len(tree) != 3 or tree[2][0] != "/":
@@ -166,7 +290,7 @@ def _is_mixed(tree: Tree) -> bool:
     return all(part[0] == "number" for part in (tree[1], *tree[2][1:]))
 
 
-def _split(tree: Tree) -> tuple[Fraction, Tree]:
+def split_number(tree: Tree) -> tuple[Fraction, Tree]:
     """Return an arranged tree as its number and the rest."""
     if tree[0] == "number":
         return tree[1], ("number", _ONE)
@@ -180,12 +304,12 @@ def _scaled(number: Fraction, tree: Tree) -> Tree:
         return ("number", number)
     if number == 1:
         return tree
-    own, rest = _split(tree)
+    own, rest = split_number(tree)
     factors = rest[1:] if rest[0] == "*" else (rest,)
     return rest if own * number == 1 else ("*", ("number", own * number), *factors)
 
 
-def _power(tree: Tree) -> tuple[Tree, int]:
+def base_and_exponent(tree: Tree) -> tuple[Tree, int]:
     """Return a factor as a base and an integer exponent."""
     if tree[0] == "^" and tree[2][0] == "number" and tree[2][1].denominator == 1 and tree[1][0] != "number":
         return tree[1], int(tree[2][1])
@@ -209,9 +333,6 @@ def _count(numbers: Counter[int]) -> int:
     return sum(count for number, count in numbers.items() if number != 1)
 
 
-# --- What a formula is made of ---------------------------------------------------------------------------------------
-
-
 def parts(tree: Tree) -> Iterator[Tree]:
     """Yield a tree and all trees in it."""
     yield tree
@@ -224,46 +345,9 @@ def names(tree: Tree) -> frozenset[str]:
     return frozenset(part[1] for part in parts(tree) if part[0] == "name")
 
 
-def left_to_evaluate(tree: Tree) -> frozenset[str]:
-    r"""Return the kinds of functions that are applied to numbers: `\sin 60^\circ` is trigonometric."""
-    found = {_CLASS_OF[part[0]] for part in parts(tree) if part[0] in _CLASS_OF and not names(part)}
-    polar = any(part[:2] == ("^", ("e",)) and ("i",) in parts(part[2]) for part in parts(tree))
-    return frozenset(found | ({"trigonometric"} if polar else set()))
-
-
-def factors(tree: Tree) -> list[Tree]:
-    """Return the factors with letters of an arranged tree, each as often as its power says."""
-    found = []
-    for factor in tree[1:] if tree[0] == "*" else (tree,):
-        base, exponent = _power(factor)
-        if names(base):
-            found += [base] * max(1, min(exponent, 20))
-    return found
-
-
-def has_product_of_sums(tree: Tree) -> bool:
-    """Return whether a product or a power in an arranged tree is left to expand."""
-    return any(
-        (part[0] == "*" and any(_power(each)[0][0] == "+" and _power(each)[1] > 0 for each in part[1:]))
-        or (part[0] == "^" and part[1][0] == "+" and _power(part)[1] > 1)
-        for part in parts(tree)
-    )
-
-
-def has_root_below(tree: Tree) -> bool:
-    """Return whether a denominator has a root."""
-    return any(part[0] == "/" and any(each[0] == "root" for each in parts(part[2])) for part in parts(tree))
-
-
-def has_square_in_root(tree: Tree) -> bool:
-    r"""Return whether a square root has a square number that can be taken out: `\sqrt{12}`."""
-    roots = [part[1] for part in parts(tree) if part[0] == "root" and part[2] == ("number", Fraction(2))]
-    return any(_has_square(_split(_Arrangement().of(root))[0]) for root in roots)
-
-
-def _has_square(number: Fraction) -> bool:
-    return number.denominator != 1 or any(number.numerator % k**2 == 0 for k in _below_root(abs(number.numerator)))
-
-
-def _below_root(number: int) -> Iterable[int]:
-    return range(2, min(1000, int(min(number, 10**9) ** 0.5) + 1))
+def factors(tree: Tree) -> tuple[Fraction, list[tuple[Tree, int]]]:
+    """Return an arranged tree as its number, and its other factors as bases and exponents."""
+    number, rest = split_number(tree)
+    if rest == ("number", _ONE):
+        return number, []
+    return number, [base_and_exponent(each) for each in (rest[1:] if rest[0] == "*" else (rest,))]

@@ -13,19 +13,20 @@ from math import gcd
 from typing import Literal
 
 from verl_trgrpo.judge.answers import read_forms
-from verl_trgrpo.judge.arranged import (
-    arranged,
-    factors,
-    has_product_of_sums,
-    has_root_below,
-    has_square_in_root,
-    left_to_evaluate,
-    parsed,
-)
+from verl_trgrpo.judge.arranged import arranged, names, parsed
 from verl_trgrpo.judge.equality import alternatives
 from verl_trgrpo.judge.forms import Form
+from verl_trgrpo.judge.left_to_do import (
+    has_power_of_product,
+    has_product_of_sums,
+    has_root_below,
+    has_root_left,
+    left_to_evaluate,
+)
 from verl_trgrpo.judge.parser import Tree
 from verl_trgrpo.judge.question import Asked, arrangement
+from verl_trgrpo.judge.quotients import has_common_factor, has_like_terms, is_factored_as
+from verl_trgrpo.judge.solved import is_left_unsolved
 from verl_trgrpo.judge.spelling import GROUP, normalize
 from verl_trgrpo.judge.units import UNKNOWN, in_base_units
 
@@ -68,6 +69,8 @@ def fault_of(gold: str, answer: str, question: Asked) -> Fault | None:
         return fault
     if any(_has_other_unit(form, wanted, question) for form in given):
         return "unit"
+    if is_left_unsolved(golds, text, given, question):
+        return "unfinished"
     for form in given:
         if form.number is not None or any(each.number is not None for each in wanted if len(wanted) == 1):
             if (fault := _number_fault(form, wanted, question)) is not None:
@@ -135,7 +138,7 @@ def _number_fault(form: Form, wanted: Sequence[Form], question: Asked) -> Fault 
     if form.number.value.denominator == 1:
         return None
     ways = {_written(each.text) for each in same}
-    if "reduced" in question.asks and way == "unreduced":
+    if way == "unreduced" and ("fraction" in ways or "reduced" in question.asks):
         return "unfinished"
     for asked, refused in (("fraction", ("decimal", "periodic", "mixed")), ("decimal", ("fraction", "unreduced", "mixed")),
                            ("mixed", ("fraction", "unreduced", "decimal", "periodic"))):  # fmt: skip
@@ -167,9 +170,12 @@ def _formula_fault(form: Form, wanted: Sequence[Form], question: Asked) -> Fault
             continue
         if side.steps > max(each.steps for each in golds):
             return "restated" if side.arranged in question.formulas else "unfinished"
+        if frozenset[str]().union(*map(_letters, golds)) < _letters(side):
+            return "unfinished"  # z+1-z
         if not left_to_evaluate(side.tree) <= frozenset().union(*(left_to_evaluate(each.tree) for each in golds)):
             return "unfinished"
-        if any(unlike(side, golds) for asked, unlike in _FORMS.items() if asked in question.asks):
+        asked = [unlike for name, rules in _FORMS.items() if name in question.asks for unlike in rules]
+        if any(unlike(side, golds) for unlike in asked) or _is_reducible(side, golds, strict=bool(asked)):
             return "unfinished"
     return None
 
@@ -180,10 +186,16 @@ def _sides_of(form: Form) -> list[_Side]:
     return [_Side(tree, *arranged(tree))] if tree is not None else []
 
 
+def _letters(side: _Side) -> frozenset[str]:
+    return frozenset(each for each in names(side.tree) if each[0] != "\\")
+
+
 def _not_factored(side: _Side, golds: Sequence[_Side]) -> bool:
-    fewest = min(len(factors(each.arranged)) for each in golds)
-    is_sum = side.arranged[0] == "+" and all(each.arranged[0] != "+" for each in golds)
-    return is_sum or len(factors(side.arranged)) < fewest
+    return not any(is_factored_as(side.arranged, each.arranged) for each in golds)
+
+
+def _is_reducible(side: _Side, golds: Sequence[_Side], strict: bool) -> bool:
+    return all(has_common_factor(side.arranged, each.arranged, strict) for each in golds)
 
 
 def _unlike(test: Callable[[Tree], bool], arrangement: bool = False) -> Callable[[_Side, Sequence[_Side]], bool]:
@@ -198,9 +210,13 @@ def _unlike(test: Callable[[Tree], bool], arrangement: bool = False) -> Callable
     return rule
 
 
-_FORMS: dict[str, Callable[[_Side, Sequence[_Side]], bool]] = {
-    "factored": _not_factored,
-    "expanded": _unlike(has_product_of_sums, arrangement=True),
-    "rationalized": _unlike(has_root_below),
-    "simplified": _unlike(has_square_in_root),
+_FORMS: dict[str, tuple[Callable[[_Side, Sequence[_Side]], bool], ...]] = {
+    "factored": (_not_factored,),
+    "expanded": (_unlike(has_product_of_sums, arrangement=True), _unlike(has_power_of_product)),
+    "rationalized": (_unlike(has_root_below, arrangement=True),),
+    "simplified": (
+        _unlike(has_root_left, arrangement=True),
+        _unlike(has_like_terms, arrangement=True),
+        _unlike(has_power_of_product),
+    ),
 }

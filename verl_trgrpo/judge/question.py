@@ -46,6 +46,9 @@ _WORDINGS = {
     "expanded": (r"\bexpand(?:ed)?\b", r"\bmultiply out\b", r"\bas a polynomial\b"),
     "simplified": (r"\bsimplif(?:y|ied)\b", r"\bsimplest (?:radical )?form\b"),
     "rationalized": (r"\brationali[sz]e", r"\brational denominator\b"),
+    "solved": (
+        r"\bsolve\b", r"\bslope[- ]intercept\b", r"\bin terms of\b", r"\bin the form \$? ?[a-z] ?=",
+    ),
     "reduced": (
         r"\blowest terms\b", r"\bsimplest form\b", r"\bsimplif(?:y|ied)\b", r"\b(?:common|reduced|irreducible) fraction\b",
     ),
