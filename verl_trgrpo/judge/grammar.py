@@ -16,7 +16,7 @@ from typing import Any
 from lark import Lark, Token, Transformer, UnexpectedInput
 from lark.exceptions import VisitError
 
-from verl_trgrpo.judge.tokens import VARIABLE, Words, has_labels, labels_outside
+from verl_trgrpo.judge.tokens import SYMBOL, AnswerLexer, has_labels, labels_outside
 
 GRAMMAR = r"""
 pieces: piece (SEP piece)*                                // x^2 \text{ if } n \text{ is even}, 0 \text{ otherwise}
@@ -213,7 +213,7 @@ class _Trees(Transformer[Token, Any]):
         body, *clauses = children
         value = _value(body)
         left = value.partition("=")[0] if isinstance(value, str) and "=" in value else ""
-        if any(each.some and each.names & {*re.findall(VARIABLE, left)} for each in clauses):
+        if any(each.some and each.names & {*re.findall(SYMBOL, left)} for each in clauses):
             raise UnclearError  # f(x)=x for some real x
         integer = frozenset().union(*(each.names for each in clauses if each.integer))
         conditions = tuple(each.condition for each in clauses if each.condition is not None)
@@ -319,7 +319,7 @@ def _qualifier(body: _Body) -> _Clause:
         raise UnclearError  # a positive constant c
     letters, _, domain = named.partition(r"\in")
     integer = "Z" in domain or any(token.lower().startswith("integer") for token in tokens)
-    return _Clause(None, frozenset(re.findall(VARIABLE, letters)), integer, "SOME" in kinds)
+    return _Clause(None, frozenset(re.findall(SYMBOL, letters)), integer, "SOME" in kinds)
 
 
 def _written(tokens: Sequence[Token]) -> str:
@@ -362,5 +362,5 @@ def read_condition(text: str) -> str | Integers:
 
 @lru_cache(maxsize=1024)
 def read_sentence(words: str) -> str | None:
-    """Return the words that a sentence states, such as "no" of "No, it does not exist"; None where it is no such sentence."""
+    """Return the words that a sentence states, such as "no" of "No, it does not exist"; None for other words."""
     return _parsed(rf"\text{{{words.rstrip('. ')}}}", "sentence")

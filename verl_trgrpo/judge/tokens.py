@@ -14,8 +14,8 @@ from lark.lexer import Lexer
 from verl_trgrpo.judge.spelling import AND, OR, ROW
 from verl_trgrpo.judge.units import CHANGING_WORDS
 
-VARIABLE = r"(?:[a-zA-Z]|\\(?:alpha|beta|gamma|lambda|mu|theta|omega))(?:_(?:\w|\{\w+\}))?"
-_LETTERS = rf"{VARIABLE}(?:,[{AND}{OR}]?{VARIABLE})*"
+SYMBOL = r"(?:[a-zA-Z]|\\(?:alpha|beta|gamma|lambda|mu|theta|omega))(?:_(?:\w|\{\w+\}))?"
+_LETTERS = rf"{SYMBOL}(?:,[{AND}{OR}]?{SYMBOL})*"
 _SET = r"(?:(?:\\mathbb)?\{ ?[RCZNQ]\}|[RCZNQ])(?:[_^](?:[+*]|\{[+>0*]{1,2}\}))?"
 _NAMES = re.compile(_LETTERS)  # c; a,b
 _DOMAIN = re.compile(rf"(?P<names>{_LETTERS})\\in ?{_SET}")  # x\in\mathbb{R}_+
@@ -54,7 +54,7 @@ _FIRST_LABEL = re.compile(
 _COUNTS = ("123456789", "abcdefgh", ("i", "ii", "iii", "iv", "v", "vi"))
 
 
-class Words(Lexer):
+class AnswerLexer(Lexer):
     """Takes a text apart into the words of the grammar and formulas."""
 
     def __init__(self, conf: Any) -> None:
