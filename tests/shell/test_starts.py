@@ -124,11 +124,25 @@ def test_a_configuration_of_the_scripts_own_is_a_file(tmp_path):
     assert (start.source, start.overrides) == (tmp_path / "mine.yaml", ("data.seed=1",))
 
 
+@pytest.mark.parametrize(
+    ("name", "source"), [("mine", "ppo_trainer"), ("ppo_megatron_trainer", "ppo_megatron_trainer")]
+)
+def test_a_configuration_that_is_not_here_is_named_and_the_arguments_are_read(tmp_path, name, source):
+    [start] = read(tmp_path, f"{MAIN} --config-path=$PWD/none --config-name={name} data.seed=1")
+    assert (start.source, start.overrides) == (source, ("data.seed=1",))
+    [finding] = start.findings
+    assert finding.level is Level.ERROR and f"none/{name}.yaml is not here" in finding.message
+
+
+def test_a_script_of_easyr1_is_read(tmp_path):
+    [start] = read(tmp_path, "python3 -m verl.trainer.main config=a.yaml worker.actor.global_batch_size=8")
+    assert start.overrides == ("config=a.yaml", "worker.actor.global_batch_size=8")
+    assert "starts verl.trainer.main, which is not here" in start.findings[0].message
+
+
 def test_arguments_are_those_that_hydra_reads():
     assert main_arguments(["a=1", "--config-name", "trgrpo_trainer"]) == ("trgrpo_trainer", ["a=1"])
-    assert (
-        main_arguments(["--config-path=config", "--config-name=ppo_megatron_trainer.yaml"])[0]
-        == "ppo_megatron_trainer.yaml"
-    )
+    for folder in ([], ["--config-path=config"]):  # Hydra takes the name with and without its suffix
+        assert main_arguments([*folder, "--config-name=ppo_megatron_trainer.yaml"])[0] == "ppo_megatron_trainer"
     with pytest.raises(ValueError, match="unrecognized arguments: b=2"):
         main_arguments(["a=1", "--cfg", "job", "b=2"])

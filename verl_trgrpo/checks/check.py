@@ -119,7 +119,7 @@ def _stages() -> dict[str, tuple[Check, ...]]:
     import verl  # noqa: F401  # veRL's registries and the user's own modules come with it
 
     from verl_trgrpo.checks.algorithm import drift_findings, loss_findings
-    from verl_trgrpo.checks.data_files import data_findings, length_findings, loop_setting_findings
+    from verl_trgrpo.checks.data_files import data_findings, length_findings, loop_setting_findings, turn_findings
     from verl_trgrpo.checks.machine import machine_findings, own_code_findings
     from verl_trgrpo.checks.memory import memory_findings
     from verl_trgrpo.checks.resume import resume_findings
@@ -138,9 +138,8 @@ def _stages() -> dict[str, tuple[Check, ...]]:
         "veRL's dataclasses": (verl_findings,),
         "rules between settings": (
             without_repeats(rules, switches, unread_findings), sizes, micro_batch_findings, head_findings, token_findings,
-            memory_findings,
-            machine_findings, loop_setting_findings, length_findings, loss_findings, drift_findings, own_code_findings,
-            resume_findings, own_findings, secret_findings,
+            memory_findings, machine_findings, loop_setting_findings, length_findings, turn_findings, loss_findings,
+            drift_findings, own_code_findings, resume_findings, own_findings, secret_findings,
         ),
     }  # fmt: skip
 

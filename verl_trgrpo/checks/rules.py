@@ -118,9 +118,9 @@ RULES = {
         "actor.ulysses_sequence_parallel_size", "model.override_config.attn_implementation in (None, 'flash_attention_2')",
         "this attention does not split sequences, so the loss would silently be wrong; set "
         "<model.override_config.attn_implementation>=flash_attention_2, or <actor.ulysses_sequence_parallel_size>=1",
-        asked="sequence_parallel > 1"),
+        asked="sequence_parallel > 1 and actor.strategy in ('fsdp', 'fsdp2')"),
     "large_lr": _Warning(
-        "optim.lr", "'Adam' not in (optim.optimizer or '')",
+        "optim.lr", "'dam' not in (optim.optimizer or optim.name or '')",  # its names of engines: AdamW, adamw, adam
         "Adam moves every weight by about that much in a step; set <optim.lr>=1e-6, as is usual", asked="optim.lr > 0.01"),
     "manager_without_prompts": _Warning(
         "manager.name", f"manager.source == 'importlib' and manager.module.path == {OWN_MANAGER!r}",

@@ -27,6 +27,8 @@ _MODULES = "VERL_USE_EXTERNAL_MODULES"
 _MODULE = re.compile(r"[\w.]+")
 # An override where bash expects a command: a comment or an empty line before it has ended the command.
 _LOST = re.compile(r"[+~]{0,2}[a-z_]\w*(\.\w+)+=")
+# Sections with a policy, in veRL and in EasyR1: without one a program is another kind of trainer.
+_POLICIES = ("actor_rollout_ref.", "worker.actor.")
 # Programs whose words are not a command.
 _NOT_RUN = ("grep", "pgrep", "pkill", "sed", "awk")
 
@@ -154,7 +156,7 @@ class _Reader:
         known = [word for word in words if word not in unread]
         findings = [*self._unread(unread), *self._surroundings(line)]
         if module != TRAINER:
-            if _is_file(module) or not any("actor_rollout_ref." in word for word in words):
+            if _is_file(module) or not any(section in word for word in words for section in _POLICIES):
                 shown = self.bash.shown(module)
                 self._others.append(f"line {line}: starts {shown}; only the arguments of {TRAINER} are checked")
                 return
@@ -167,6 +169,11 @@ class _Reader:
         except ValueError as error:
             findings.append(self._error(line, str(error)))
             source, overrides = main_arguments([word for word in known if not word.startswith("-") and "=" in word])
+        if isinstance(source, Path) and not source.is_file():
+            name = source.stem if (_configs() / source.name).is_file() else _DEFAULT
+            reason = f"its configuration {source} is not here, so its arguments were checked with {name}; validate where it is"
+            findings.append(self._error(line, reason))
+            source = name
         if problems := word_problems(overrides):
             raise InvalidInputError([f"{self.path}, line {line}: {problem}" for problem in problems])
         self.starts.append(ScriptStart(line, source, tuple(overrides), tuple(findings)))
@@ -213,6 +220,10 @@ def _is_file(module: str) -> bool:
     return any((place / file).is_file() for place in (verl_directory().parent, Path.cwd()))
 
 
+def _configs() -> Path:
+    return verl_directory() / "trainer" / "config"
+
+
 class _Parser(argparse.ArgumentParser):
     """Raises where argparse would end the process."""
 
@@ -231,13 +242,13 @@ def main_arguments(words: Sequence[str]) -> tuple[str | Path, list[str]]:
     parser = get_args_parser()
     parser.__class__ = _Parser
     options = parser.parse_args([*words])
-    name, folder = options.config_name or _DEFAULT, options.config_path or options.config_dir
+    name, folder = (options.config_name or _DEFAULT).removesuffix(".yaml"), options.config_path or options.config_dir
     overrides = [*options.overrides]
     if not folder:
         return name, overrides
     place = verl_directory() / "trainer" / folder
-    file = place / f"{name.removesuffix('.yaml')}.yaml"
-    if place == verl_directory() / "trainer" / "config":
+    file = place / f"{name}.yaml"
+    if place == _configs():
         return name, overrides
     if options.config_dir and not file.is_file():
         return name, [f"hydra.searchpath=[{quoted(f'file://{place}')}]", *overrides]
