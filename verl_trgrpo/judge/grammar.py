@@ -331,7 +331,7 @@ def _written(tokens: Sequence[Token]) -> str:
 @lru_cache(maxsize=2)
 def _parser(*starts: str) -> Lark:
     """Return the parser of some rules, which knows the words of these alone; made at its first use."""
-    return Lark(GRAMMAR, parser="lalr", lexer=Words, start=[*starts])
+    return Lark(GRAMMAR, parser="lalr", lexer=AnswerLexer, start=[*starts])
 
 
 def _parsed(text: str, start: str) -> Any:
