@@ -45,7 +45,7 @@ _BIG = re.compile(r"\\(?:sum|prod|int|lim)")  # \sum_{k=1}^n k
 _DEGREE, _RADIAN = (("degree", 1),), (("radian", 1),)
 _OTHERWISE = Form("word", "otherwise")
 _UNIT_VECTOR = re.compile(
-    r"\\(?:wide)?hat ?(?:\{\\?([ijk])(?:math)?\}|\\?([ijk])(?:math)?)(?![a-zA-Z])"
+    r"\\(?:hat|widehat|vec) ?(?:\{\\?([ijk])(?:math)?\}|\\?([ijk])(?:math)?)(?![a-zA-Z])"
 )  # \hat{i}; \hat\imath
 _NO_DEGREES = re.compile(r"\\(?:sin|cos|tan|cot|sec|csc|pi|exp|ln|log)(?![a-zA-Z])")  # \sin
 _SPACED_SYMBOL = re.compile(rf"(?<=[0-9}}]) +([{SPACED_SYMBOLS}]$)")  # 6 m
@@ -161,6 +161,10 @@ class _Comparison:
             return same_name and self.equal_unordered(gold.items, answer.items)
         if gold.kind == "[]" and answer.kind == "list" and _is_no_interval(gold):
             return self.same_parts(replace(gold, kind="list"), answer)  # [4,2]
+        if "()" in (gold.kind, answer.kind) and len(gold.items) > 2:
+            gold, answer = (
+                replace(form, kind="()") if form.kind == "[]" else form for form in (gold, answer)
+            )  # [1,2,3]
         if {gold.kind, answer.kind} == {"matrix", "()"}:
             gold, answer = _as_point(gold), _as_point(answer)
         if gold.kind != answer.kind and not (answer.kind == "()" and _may_be_point(gold, answer)):
@@ -386,7 +390,7 @@ class _Comparison:
         gold, answer = gold.replace(GROUP, ""), answer.replace(GROUP, "")
         if gold == answer or len(answer) > max(80, 3 * len(gold)):
             return gold == answer
-        if r"hat" in gold + answer:
+        if _UNIT_VECTOR.search(gold + " " + answer):
             gold, answer = (_UNIT_VECTOR.sub(lambda match: match[1] or match[2], text) for text in (gold, answer))
         ours, theirs = _PERIOD.search(gold), _PERIOD.search(answer)
         if ours and theirs and ours[1] not in answer and theirs[1] not in gold:  # n or k, for any integer
