@@ -214,6 +214,10 @@ KINDS = {
         ("5", r"\text{The answer is } 5 \text{ or } 6"),
     ]),
     "neighbours of all kinds": ([
+        (r"x \text{ if } x>0, 0\text{ otherwise}", r"\begin{cases}x & x>0\\0 & x\le0\end{cases}"),
+        (r"1 \text{ if } n \text{ is even}, 0\text{ otherwise}",
+         r"1 \text{ if } n \text{ is even}, 0\text{ if } n \text{ is odd}"),
+        (r"1 \text{ if } n=1, 0\text{ otherwise}", r"\begin{cases}1 & n=1\\0 & n\ne1\end{cases}"),
         (r"f(x)=ax \text{ for some real constant } a", r"f(x) = ax,\ a \in \mathbb{R}"),
         ("f(x)=ax", r"f(x)=ax \quad (a\in\mathbb R)"),
         ("f(x)=ax", r"f(x)=ax\text{ for all }x\in\mathbb{R}\text{, where }a\text{ is an arbitrary real constant}"),
@@ -287,6 +291,10 @@ KINDS = {
         (r"\text{conditionally convergent}", r"\text{converges conditionally}"),
         (r"\text{undefined}", r"\text{The slope is undefined}"), (r"\text{tangent}", r"\text{The line is tangent}"),
     ], [
+        (r"1 \text{ if } p=3, 0\text{ otherwise}", r"\begin{cases}1 & \text{otherwise}\\0 & \text{otherwise}\end{cases}"),
+        (r"1 \text{ if } p=2, 0\text{ otherwise}", r"1 \text{ if } p=2, 0\text{ if } p=3"),
+        (r"x \text{ if } x>0, 0\text{ otherwise}", r"x \text{ if } x>0, 0\text{ if } x<0"),
+        (r"1 \text{ if } n \text{ is even}, 0\text{ otherwise}", r"1 \text{ if } n \text{ is even}, 0\text{ if } n=4k+1"),
         ("f(x)=ax", r"f(x)=ax \text{ for some positive constant } a"), ("f(x)=ax", r"f(x)=ax\text{ where }a\in\{0,1\}"),
         ("f(x)=ax", r"f(x)=ax\text{ where }a \text{ is a positive integer}"),
         (r"f(x)=ax \text{ for some integer } a", r"f(x)=ax\text{ for some } a>2"), ("f(x)=x", r"f(x)=x\text{ for all }x\ne1"),

@@ -19,6 +19,7 @@ _LINEAR = re.compile(
     r"(?P<front>-?[0-9]{1,9}(?=[+-]))?(?P<step>[+-]?[0-9]{0,9})(?P<letter>[jklmn])(?P<rest>[+-][0-9]{1,9})?"
 )  # 6k+1; 1+6k
 _POWER = re.compile(r"(?P<base>[0-9]{1,9})\^(?P<letter>[jklmn])")  # 2^k
+ALL_INTEGERS = "0 mod 1"
 _MOST = 1000
 
 
