@@ -210,7 +210,8 @@ def _own_words(config: DictConfig) -> frozenset[str]:
     """Return the words of the Python files of the user's own that a run loads. They are read, not run."""
     modules = [name.strip() for name in os.environ.get("VERL_USE_EXTERNAL_MODULES", "").split(",")]
     modules += [str(selected(config, key) or "").rpartition(".")[0] for key in _CLASSES]
-    modules += [str(value).rpartition(".")[0] for key, value in flat(config).items() if key.endswith("._target_")]
+    targets = {key: value for key, value in flat(config).items() if key.endswith("._target_")}
+    modules += [str(value).rpartition(".")[0] for key, value in targets.items() if not key.startswith("hydra.")]
     places = [str(selected(config, key) or "") for key in _FILES]
     modules += [place.removeprefix("pkg://") for place in places if place.startswith("pkg://")]
     loops = selected(config, f"{AGENT}.agent_loop_config_path")
