@@ -35,6 +35,8 @@ GPUS = "trainer.n_gpus_per_node"
 ADDED = (
     MANAGER_OPTIONS, "actor_rollout_ref.actor.policy_loss.rollout_correction", "actor_rollout_ref.rollout.custom.",
 )  # fmt: skip
+# Sections of every configuration of a training.
+MAIN_SECTIONS = ("actor_rollout_ref", "algorithm", "critic", "data", "reward", "trainer")
 # Sections of old scripts: they are among veRL's defaults, but its trainer does not read them.
 OLD_SECTIONS = ("custom_reward_function", "reward_model", "sandbox_fusion")
 

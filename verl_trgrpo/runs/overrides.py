@@ -11,7 +11,7 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from verl_trgrpo.runs.keys import OLD_SECTIONS, flat, hint_of, moved_key, selected
+from verl_trgrpo.runs.keys import MAIN_SECTIONS, OLD_SECTIONS, flat, hint_of, moved_key, selected
 from verl_trgrpo.runs.readers import has_reader
 
 _KEY = re.compile(r"(?P<sign>\+\+|\+|~)?(?P<key>[^=]*)")
@@ -149,15 +149,18 @@ def setting_problems(config: DictConfig, words: Sequence[str], groups: Collectio
             continue
         OmegaConf.set_struct(config, not (each.is_add() or each.is_force_add()))
         for leaf, part in flat({key: value}).items():
-            if part is not None and moved_key(leaf):
+            theirs = leaf.partition(".")[0] not in (*MAIN_SECTIONS, *OLD_SECTIONS)  # a section that another trainer has
+            if part is not None and moved_key(leaf) and not theirs:
                 old.append(f"{leaf}: veRL's trainer does not read this key; {_meant(config, leaf, known)}")
             try:
                 OmegaConf.update(config, leaf, part, merge=True)
             except (OmegaConfBaseException, ValueError):  # a ValueError for a name in a list
                 read = can_be_added(config, leaf, groups) and not moved_key(leaf) and has_reader(config, leaf)
                 plus = f" (+{leaf}=... adds it)" if read else ""
-                meant = _meant(config, leaf, known) or ("" if plus else "no counterpart is known, leave this word out")
-                messages.append(f"{leaf}: unknown key{'; ' if meant else ''}{meant}{plus}{_beside(leaf, known, meant)}")
+                meant = _meant(config, leaf, known)
+                beside = "" if meant else _beside(leaf, known)
+                meant = meant or ("" if plus else "no counterpart is known, leave this word out")
+                messages.append(f"{leaf}: unknown key{'; ' if meant else ''}{meant}{plus}{beside}")
     refused = {message.partition(":")[0] for message in messages}
     more = [message for message in old if message.partition(":")[0] not in refused]
     return [*messages, *more] if messages else []  # alone, they are warnings and errors of the first stage of the check
@@ -186,9 +189,9 @@ def _meant(config: DictConfig, key: str, known: Collection[str]) -> str:
     return hint_of(dotted, settable, plus=True, reads=partial(has_reader, config))
 
 
-def _beside(key: str, known: Collection[str], meant: str) -> str:
-    """Return the names in the section of a key of which nothing is `meant`; "" where there are many."""
+def _beside(key: str, known: Collection[str]) -> str:
+    """Return the names in the section of a key; "" where there are many."""
     section = key.rpartition(".")[0]
     names = [other.rpartition(".")[2] for other in known if section and other.rpartition(".")[0] == section]
     shown = [name for name in names if name != "_target_"]
-    return f"; {section} has {', '.join(shown)}" if 0 < len(names) <= 12 and "did you" not in meant else ""
+    return f"; {section} has {', '.join(shown)}" if 0 < len(names) <= 12 else ""
