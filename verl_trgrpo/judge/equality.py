@@ -17,6 +17,7 @@ from verl_trgrpo.judge.forms import (
     names_differ,
     same_sets,
 )
+from verl_trgrpo.judge.integers import class_name, integers_of, is_class
 from verl_trgrpo.judge.numbers import Number, equal_numbers, has_many_places
 from verl_trgrpo.judge.parser import tokens_of
 from verl_trgrpo.judge.spelling import GROUP, normalize, split_top_level
@@ -42,6 +43,11 @@ _TIME = re.compile(r"(?:[01]?[0-9]|2[0-4]):[0-5][0-9](?::[0-5][0-9])?")  # 12:30
 _INTEGER = re.compile(r"-?[0-9]+")  # -12
 _BIG = re.compile(r"\\(?:sum|prod|int|lim)")  # \sum_{k=1}^n k
 _DEGREE, _RADIAN = (("degree", 1),), (("radian", 1),)
+_OTHERWISE = Form("word", "otherwise")
+_UNIT_VECTOR = re.compile(
+    r"\\(?:wide)?hat ?(?:\{\\?([ijk])(?:math)?\}|\\?([ijk])(?:math)?)(?![a-zA-Z])"
+)  # \hat{i}; \hat\imath
+_NO_DEGREES = re.compile(r"\\(?:sin|cos|tan|cot|sec|csc|pi|exp|ln|log)(?![a-zA-Z])")  # \sin
 _SPACED_SYMBOL = re.compile(rf"(?<=[0-9}}]) +([{SPACED_SYMBOLS}]$)")  # 6 m
 
 
@@ -117,6 +123,11 @@ class _Comparison:
             return self.equal_choices(gold, answer)
         if "ratio" in (gold.kind, answer.kind):
             return self.same_ratio(gold, answer)
+        if is_class(gold) or is_class(answer):
+            one, other = integers_of(gold), integers_of(answer)
+            return one is not None and one == other and len({class_name(gold), class_name(answer)} - {None}) < 2
+        if "parts" in (gold.kind, answer.kind):
+            return self.same_parts(gold, answer)
         if gold.items and names_differ(gold, answer) and not (gold.text and answer.text):
             return False  # before a set of one value loses its name: A={5} and B={5}
         if same_sets(gold, answer) or self.equal_named_values(gold, answer):
@@ -131,7 +142,11 @@ class _Comparison:
 
     def equal_written_otherwise(self, gold: Form, answer: Form) -> bool:
         """Compare a vector with its components, `(2,-3)` with `2i-3j`; an inequality with a set; `BD` with `B, D`."""
-        if "()" in (gold.kind, answer.kind) and (one := _components(gold)) and (other := _components(answer)):
+        if (
+            {"()", "matrix"} & {gold.kind, answer.kind}
+            and (one := _components(gold))
+            and (other := _components(answer))
+        ):
             return gold.kind != answer.kind and self.equal_formulas(one, other)
         if (one := _inequality(gold)) and (other := _inequality(answer)):
             return self.equal_formulas(one, other)
@@ -144,9 +159,15 @@ class _Comparison:
             names = {item.name if item.items else None for item in answer.items}
             same_name = len(names) == 1 and None not in names and gold.name in (None, *names)
             return same_name and self.equal_unordered(gold.items, answer.items)
+        if gold.kind == "[]" and answer.kind == "list" and _is_no_interval(gold):
+            return self.same_parts(replace(gold, kind="list"), answer)  # [4,2]
+        if {gold.kind, answer.kind} == {"matrix", "()"}:
+            gold, answer = _as_point(gold), _as_point(answer)
         if gold.kind != answer.kind and not (answer.kind == "()" and _may_be_point(gold, answer)):
             return False
-        unordered = gold.kind == answer.kind and gold.kind in ("list", "union", "meet", "cases")
+        if gold.kind == "cases":
+            return self.same_cases(gold, answer)
+        unordered = gold.kind == answer.kind and gold.kind in ("list", "union", "meet")
         if unordered and not self.order_matters(gold, answer):
             return self.equal_unordered(gold.items, answer.items)
         return (
@@ -154,6 +175,31 @@ class _Comparison:
             and not _has_other_names(gold, answer)
             and all(map(self.equal_forms, gold.items, answer.items))
         )
+
+    def same_parts(self, gold: Form, answer: Form) -> bool:
+        """Compare numbered parts in order, also with a list of as many values."""
+        kinds = {gold.kind, answer.kind}
+        return (
+            kinds <= {"parts", "list", "meet"} and not (gold.braces or answer.braces) and len(gold.items) == len(answer.items)
+            and all(map(self.equal_forms, gold.items, answer.items))
+        )  # fmt: skip
+
+    def same_cases(self, gold: Form, answer: Form) -> bool:
+        """Compare cases in any order; "otherwise" is the one condition that is left."""
+        left = list(answer.items)
+        if len(left) != len(gold.items):
+            return False
+        last = []
+        for row in gold.items:
+            same = next((other for other in left if self.equal_forms(row, other)), None)
+            if same is None:
+                last.append(row)
+            else:
+                left.remove(same)
+        return not last or (
+            len(last) == 1 and any(_OTHERWISE in row.items for row in (*last, *left))
+            and self.equal_forms(last[0].items[0], left[0].items[0])
+        )  # fmt: skip
 
     def order_matters(self, gold: Form, answer: Form) -> bool:
         """Return whether the order of values counts: of named variables (`1, 2` for `x=1, y=2`), a sequence, a ranking."""
@@ -197,6 +243,9 @@ class _Comparison:
             if fraction is gold and gold.number is not None and gold.number.value.denominator == 1:
                 return False  # 7:1 for 7 is a division to be worked out
             values = _numbers(ratio)
+            if fraction.number is None and len(ratio.items) == 2 and fraction.kind == "value" and not fraction.unit:
+                quotient = rf"\frac{{{ratio.items[0].text}}}{{{ratio.items[1].text}}}"
+                return self.equal_formulas(*((quotient, answer.text) if ratio is gold else (gold.text, quotient)))
             return bool(
                 values and len(values) == 2 and values[1] and not _TIME.fullmatch(ratio.text)
                 and fraction.number is not None and fraction.number.value == values[0] / values[1]
@@ -254,6 +303,8 @@ class _Comparison:
             return False
         if answer.approximation is not None and not self.fits(answer.text, answer.approximation):
             return False
+        if (one := _in_degrees(gold)) and (other := _in_degrees(answer)) and r"\circ" in gold.text + answer.text:
+            return self.equal_formulas(one, other)
         units = {gold.unit, answer.unit}
         if units == {_DEGREE, _RADIAN} or (units == {_DEGREE, None} and r"\pi" in gold.text + answer.text):
             return self.equal_formulas(_in_radians(gold), _in_radians(answer))
@@ -335,6 +386,8 @@ class _Comparison:
         gold, answer = gold.replace(GROUP, ""), answer.replace(GROUP, "")
         if gold == answer or len(answer) > max(80, 3 * len(gold)):
             return gold == answer
+        if r"hat" in gold + answer:
+            gold, answer = (_UNIT_VECTOR.sub(lambda match: match[1] or match[2], text) for text in (gold, answer))
         ours, theirs = _PERIOD.search(gold), _PERIOD.search(answer)
         if ours and theirs and ours[1] not in answer and theirs[1] not in gold:  # n or k, for any integer
             answer = re.sub(rf"(?<![a-zA-Z\\]){theirs[1]}(?![a-zA-Z])", ours[1], answer)
@@ -404,12 +457,32 @@ def _are_words(gold: Form, answer: Form) -> bool:
     return all(text.isalpha() and text.isascii() and not {*"eiou"}.isdisjoint(text.casefold()) for text in texts)
 
 
+def _in_degrees(form: Form) -> str:
+    r"""Return a formula without its degree signs, `180-2x` for `180^\circ-2x`; "" where these are not all of the same use."""
+    plain = form.number is None and form.kind == "value" and form.unit in (None, _DEGREE)
+    return form.text.replace(r"^\circ", "") if plain and not _NO_DEGREES.search(form.text) else ""
+
+
 def _in_radians(form: Form) -> str:
     return rf"({form.text})\cdot\frac{{\pi}}{{180}}" if form.unit == _DEGREE else form.text
 
 
+def _is_no_interval(form: Form) -> bool:
+    values = _numbers(form) or []
+    return len(values) > 2 or (len(values) == 2 and values[0] > values[1])
+
+
+def _as_point(form: Form) -> Form:
+    """Return a row or column as a point, and other forms as they are."""
+    rows = [row.items for row in form.items]
+    if form.kind != "matrix" or not (len(rows) == 1 or all(len(row) == 1 for row in rows)):
+        return form
+    return replace(form, kind="()", items=tuple(entry for row in rows for entry in row))
+
+
 def _components(form: Form) -> str:
     """Return a vector of numbers as the sum of its components, and such a sum as it is."""
+    form = _as_point(form)
     if form.kind == "()" and 1 < len(form.items) < 4 and _numbers(form):
         return "+".join(f"({item.text}){letter}" for item, letter in zip(form.items, "ijk", strict=False))
     return form.text if form.kind == "value" and form.number is None and "j" in form.text else ""
