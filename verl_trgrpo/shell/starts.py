@@ -246,11 +246,9 @@ def _other_trainer(module: str) -> _Trainer | None:
         file = verl_directory().parent / f"{name.replace('.', '/')}.py"
         if not name.startswith("verl.") or not file.is_file():
             continue
-        found = re.search(
-            r'@hydra\.main\(config_path="([\w/]+)", config_name="(\w+)"', file.read_text(encoding="utf-8")
-        )
+        found = re.search(r'@hydra\.main\(config_path="([\w/]+)", config_name="(\w+)"', read_foreign(file).decode())
         config = file.parent / found[1] / f"{found[2]}.yaml" if found else file
-        if found and re.search(r"^ +- ppo_\w*trainer$", config.read_text(encoding="utf-8"), re.MULTILINE):
+        if found and re.search(r"^ +- ppo_\w*trainer$", read_foreign(config).decode(), re.MULTILINE):
             return _Trainer(name, config.parent, config.stem)
     return None
 
