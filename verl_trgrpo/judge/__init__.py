@@ -14,7 +14,7 @@ docs/math_reward.md what counts as equal.
 | `spelling`, `language` | what is this text in one spelling of signs and commands? |
 | `grammar`, `tokens`, `integers` | what stands around its values, and which classes of integers, parts and sentences is it? |
 | `answers`, `forms`, `numbers`, `units` | which values with which names and units is it? |
-| `equality` | are two forms equal? |
+| `equality`, `shapes` | are two forms equal? |
 | `formulas`, `parser`, `values`, `processes` | are two formulas, judged in a process of its own? |
 | `judgment` | all of it, for one response |
 """

@@ -63,6 +63,7 @@ _MEANINGS = {
     **dict.fromkeys(["no solution", "no real solution", "empty set", "the empty set", "no such number", "none"], r"\emptyset"),
     **dict.fromkeys(["infinity", "infinitely many", "infinitely many solution"], r"\infty"), "all real number": r"\mathbb{R}",
     "all real": r"\mathbb{R}", "all nonzero real number": r"\mathbb{R}\setminus\{0\}", "all positive real number": r"(0,\infty)",
+    "all integer": r"\mathbb{Z}",
 }  # fmt: skip
 _COMPOUND = re.compile(r"(?<![0-9.])([0-9]+(?:\.[0-9]+)?)\\text\{ ?([a-zA-Z]+) ?\}")  # 2\text{ h }30\text{ min}
 _UNEQUAL = re.compile(rf"({VARIABLE})\\neq ?([^,]+(?:,-?[0-9./]+)*)")  # x\neq 1,2

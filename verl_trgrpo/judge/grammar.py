@@ -26,19 +26,20 @@ piece: body clause*                                       // f(x)=cx \text{ (whe
      | IF body                                            // \text{if } n \text{ is even}
 body: _words                                              // 2^k \text{ if } n=1
     | QUANTITY _words -> named                            // \text{maximum } 6
-    | _words BE _words -> named                         // \text{the sum is } 5
+    | (_words | THERE) BE _words -> named                         // \text{the sum is } 5
     | _words? QUANTITY _words? BE _words -> named         // \text{the maximum value is } 5
     | _words? CLASS+ (NAMES | NOUN (OF? NAMES)?)? -> integers   // \text{all odd } n; \text{odd integers}
     | _words BE _words? CLASS+ NOUN? -> integers         // n \text{ is an odd integer}
     | (_words BE)? _words? _multiple -> integers         // \text{powers of } 2; n \text{ is divisible by } 3
-_multiple: (POWER | MULTIPLE) OF DIGITS | DIVISIBLE BY DIGITS
-_words: (ARTICLE | EVERY | SOME | ADJECTIVE | NOUN | CONSTANT | FORMULA | RELATION | NAMES | DOMAIN | DIGITS | WORD | SUBJECT)+
+_multiple: (POWER | MULTIPLE) OF DIGITS | NOT? DIVISIBLE BY DIGITS
+_words: (ARTICLE | EVERY | SOME | ADJECTIVE | NOUN | CONSTANT | FORMULA | RELATION | NAMES | DOMAIN | DIGITS | WORD | SUBJECT
+    | OF)+
 
 // A qualifier says what a letter is, and restricts nothing; a condition restricts.
 clause: FOR body                                          // \text{for all real } x; \text{for } x>0
        | (WHERE | SUCH THAT) body                         // \text{where } c \text{ is a constant}; \text{with constant } c
        | IF body                                          // \text{if } n \text{ is even}
-       | OTHERWISE                                        // \text{otherwise}
+       | OTHERWISE | FOR EVERY? OTHER (NAMES | NOUN)+     // \text{otherwise}; \text{for all other } n
        | FREE                                             // , k\in\mathbb{Z}
        | _LP (clause | body) _RP                          // (c \text{ constant})
 cell: clause | body                                      // \text{if } x>0; n \text{ odd}
@@ -51,18 +52,21 @@ sentence: _subject? _EXIST -> exists                      // exists
         | _subject? (CONVERGE | DIVERGE) WORD -> converges   // converges absolutely
         | YES (SEP? _yes)? -> verdict                     // Yes, such a function exists
         | NO (SEP? _no)? -> verdict                       // No, it does not exist
-        | adjectives (HAS ARTICLE WINNING STRATEGY | _MODAL? WIN)   // Bob has a winning strategy
-        | _subject BE adjectives                // The triangle is isosceles
+        | adjectives (HAS ARTICLE WINNING STRATEGY | (_DO | _MODAL)* WIN)   // Bob has a winning strategy
+        | _subject BE predicate                // The triangle is isosceles
         | (_subject BE)? (NOT TRUE | FALSE | TRUE) -> truth   // The statement is true; not possible
+        | (THERE BE INFINITELY | INFINITELY) MANY SUBJECT? -> endless    // There are infinitely many solutions
         | (THERE BE | ARTICLE? SUBJECT HAS) NO ADJECTIVE? SUBJECT -> none   // There are no real solutions
+        | NO ADJECTIVE? SUBJECT _EXIST -> none            // No solutions exist
         | MONTH DIGITS _ORDINAL? (SEP? DIGITS)? -> date   // March 15th, 2020
         | DIGITS _ORDINAL? OF? MONTH (SEP? DIGITS)? -> date   // 15 March
 adjectives: (ARTICLE | WORD | ADJECTIVE | CLASS | DIGITS | NAMES)+
+predicate: (ARTICLE | WORD | ADJECTIVE | CLASS | DIGITS | NAMES | SUBJECT)+
 _subject: _IT | ARTICLE? SUBJECT
 _yes: _IT (_DO | BE | _EXIST | _DO _EXIST | BE TRUE) | ARTICLE? SUBJECT (_DO? _EXIST | _DO | CONVERGE) | _such _EXIST
-    | THERE (BE | _EXIST) _such? | CONVERGE
+    | THERE (BE | _DO | _EXIST) _such? | CONVERGE
 _no: _IT (_DO NOT (_EXIST | CONVERGE)? | BE NOT TRUE? | BE FALSE) | ARTICLE? SUBJECT (_DO NOT (_EXIST | CONVERGE)? | DIVERGE)
-   | NO SUCH SUBJECT _EXIST | THERE BE NO SUCH SUBJECT | _such _DO NOT _EXIST
+   | NO SUCH SUBJECT _EXIST | THERE BE NO SUCH SUBJECT | THERE (BE | _DO) NOT (_EXIST _such?)? | _such _DO NOT _EXIST
 _such: SUCH ARTICLE? SUBJECT
 
 FOR: /for/
@@ -71,6 +75,7 @@ SUCH: /such/
 THAT: /that/
 IF: /if|when|whenever|provided/
 OTHERWISE: /otherwise|else/
+OTHER: /other/
 ARTICLE: /an?|the/
 EVERY: /all|any|every|each|arbitrary/
 SOME: /some/
@@ -100,10 +105,12 @@ STRATEGY: /strategy/
 WIN: /wins?/
 _IT: /it|they/
 THERE: /there/
+INFINITELY: /infinitely/
+MANY: /many/
 TRUE: /true|possible|correct/
 FALSE: /false|impossible|incorrect/
 SUBJECT: /answer|circle|conic|curve|equation|figure|functions?|graph|integral|limit|matrix|polynomial|quadrilateral|relation/
-       | /sequence|series|set|shape|solutions?|statement|sum|system|triangle|winner/
+       | /sequence|series|set|shape|line|slope|number|integer|solutions?|statement|sum|system|triangle|winner/
 MONTH: /january|february|march|april|may|june|july|august|september|october|november|december/
 _ORDINAL: /st|nd|rd|th/
 %declare LABEL SEP _LP _RP FORMULA RELATION NAMES FREE DOMAIN WORD DIGITS ELSE
@@ -156,6 +163,7 @@ class _Clause:
     names: frozenset[str] = frozenset()
     integer: bool = False
     some: bool = False
+    restriction: _Clause | None = None
 
 
 Pieces = tuple[tuple[str, Piece], ...]
@@ -178,12 +186,14 @@ class _Trees(Transformer[Token, Any]):
 
     def integers(self, tokens: list[Token]) -> Integers:
         kinds = [token.type for token in tokens]
+        alone = len(kinds) == 1 and not tokens[0].lower().endswith("s")
         real = any(token.type == "NOUN" and token.lower() == "reals" for token in tokens)
-        if {*kinds} - _OF_CLASSES or kinds.count("NAMES") > 1 or real or len(kinds) == 1:
+        if {*kinds} - _OF_CLASSES or kinds.count("NAMES") > 1 or real or alone:
             raise UnclearError  # positive odd numbers; even
         name = next((str(token) for token in tokens if token.type == "NAMES"), None)
         if number := next((str(token) for token in tokens if token.type == "DIGITS"), None):
-            return Integers(multiple=("power" if "POWER" in kinds else "multiple", number), name=name)
+            kind = "power" if "POWER" in kinds else "not multiple" if "NOT" in kinds else "multiple"
+            return Integers(multiple=(kind, number), name=name)
         return Integers(
             tuple(sorted(token.lower().removesuffix("s") for token in tokens if token.type == "CLASS")), name=name
         )
@@ -193,7 +203,7 @@ class _Trees(Transformer[Token, Any]):
         kind = opener.type if opener else ""
         if isinstance(body, _Clause):
             return body
-        if kind == "OTHERWISE":
+        if kind == "OTHERWISE" or any(isinstance(each, Token) and each.type == "OTHER" for each in children):
             return _Clause("otherwise")
         if kind == "FREE":
             return _qualifier(_Body((body,)))
@@ -209,12 +219,15 @@ class _Trees(Transformer[Token, Any]):
     def piece(self, children: list[Any]) -> Piece:
         if isinstance(children[0], Token):
             value = _value(children[1]) if children[0].type == "ELSE" else _condition(children[1])
+            if children[0].type == "IF" and isinstance(value, str) and "=" in value:
+                raise UnclearError  # if x=5
             return Piece(value, ("otherwise",) * (children[0].type == "ELSE"), plain=False)
         body, *clauses = children
         value = _value(body)
-        left = value.partition("=")[0] if isinstance(value, str) and "=" in value else ""
-        if any(each.some and each.names & {*re.findall(SYMBOL, left)} for each in clauses):
+        left = {*re.findall(SYMBOL, value.partition("=")[0])} if isinstance(value, str) and "=" in value else set()
+        if any(each.some and each.names & left for each in clauses):
             raise UnclearError  # f(x)=x for some real x
+        clauses = [each if each.restriction is None or each.names & left else each.restriction for each in clauses]
         integer = frozenset().union(*(each.names for each in clauses if each.integer))
         conditions = tuple(each.condition for each in clauses if each.condition is not None)
         plain = isinstance(body, _Body) and not body.said and not clauses
@@ -247,11 +260,16 @@ class _Trees(Transformer[Token, Any]):
         manner = [token.casefold() for token in tokens if token.type == "WORD"]
         return " ".join(["diverges" if {"NOT", "DIVERGE"} & {token.type for token in tokens} else "converges", *manner])
 
+    def endless(self, tokens: list[Token]) -> str:
+        return "infinitely many"
+
     def verdict(self, tokens: list[Token]) -> str:
         return tokens[0].casefold()
 
     def adjectives(self, tokens: list[Token]) -> str:
         return " ".join(tokens)
+
+    predicate = adjectives
 
     def date(self, tokens: list[Token]) -> str:
         found = {}
@@ -260,12 +278,13 @@ class _Trees(Transformer[Token, Any]):
         return " ".join(found[each] for each in ("MONTH", "DIGITS", "year") if each in found)
 
 
-_BEGINNINGS = "FOR|WHERE|SUCH|IF|OTHERWISE|CONSTANT|BE|CLASS|POWER|MULTIPLE|DIVISIBLE|QUANTITY"
+_BEGINNINGS = "EVERY|FOR|WHERE|SUCH|IF|OTHERWISE|CONSTANT|BE|CLASS|POWER|MULTIPLE|DIVISIBLE|QUANTITY"
 _TRIGGER = re.compile(
     rf"(?<![a-zA-Z])(?:{'|'.join(re.findall(rf'^(?:{_BEGINNINGS}): /(.+)/$', GRAMMAR, re.MULTILINE))})(?![a-zA-Z])"
     r"|\\(?:in|forall)(?![a-zA-Z])",
     re.IGNORECASE,
 )  # for; \in
+_NARROW = ("positive", "non", "integer", "natural", "rational")
 _KINDS = frozenset({"ARTICLE", "EVERY", "SOME", "ADJECTIVE", "NOUN", "CONSTANT"})
 _OF_CLASSES = _KINDS - {"SOME", "ADJECTIVE", "CONSTANT"} | {
     "NAMES",
@@ -277,6 +296,7 @@ _OF_CLASSES = _KINDS - {"SOME", "ADJECTIVE", "CONSTANT"} | {
     "MULTIPLE",
     "DIVISIBLE",
     "DIGITS",
+    "NOT",
 }
 _FORMULAS = {"FORMULA", "RELATION", "NAMES", "DOMAIN", "DIGITS"}
 
@@ -284,12 +304,17 @@ _FORMULAS = {"FORMULA", "RELATION", "NAMES", "DOMAIN", "DIGITS"}
 def _value(body: _Body | Integers) -> str | Integers:
     if isinstance(body, Integers):
         return body
+    if body.said and body.tokens[0].type == "THERE" and body.said[0].type == "DIGITS":
+        return _written(body.said)
     if body.said:
         if any(token.type in ("DIGITS", "RELATION") for token in body.tokens) or body.said[0].type not in _FORMULAS:
             raise UnclearError  # 5 is wrong; the sum is not 5
         left = rf"\{body.tokens[0][:3].lower()}" if body.tokens[0].type == "QUANTITY" else _written(body.tokens)
         return f"{left}={_written(body.said).lstrip('=')}"
-    if any(token.type in _KINDS for token in body.tokens):
+    kinds = [token.type for token in body.tokens]
+    if kinds[-1] == "RELATION" and {*kinds[:-1]} <= {"ARTICLE", "EVERY", "NOUN", "SUBJECT"}:
+        return str(body.tokens[-1])  # all integers n>2
+    if {*kinds} & {*_KINDS, "OF"}:
         raise UnclearError  # all x
     return _written(body.tokens)
 
@@ -315,11 +340,14 @@ def _qualifier(body: _Body) -> _Clause:
         raise UnclearError
     if "SOME" in kinds and not kinds & {"NOUN", "CONSTANT", "DOMAIN"}:
         raise UnclearError  # for some x
-    if "CONSTANT" in kinds and any(token.lower() == "positive" for token in tokens):
-        raise UnclearError  # a positive constant c
     letters, _, domain = named.partition(r"\in")
     integer = "Z" in domain or any(token.lower().startswith("integer") for token in tokens)
-    return _Clause(None, frozenset(re.findall(SYMBOL, letters)), integer, "SOME" in kinds)
+    names = frozenset(re.findall(SYMBOL, letters))
+    # That a constant is positive or an integer is a condition, unless its letter usually stands for an integer.
+    narrow = sorted({token.lower().rstrip("s") for token in tokens if token.lower().startswith(_NARROW)})
+    narrow = [] if "EVERY" in kinds or all(re.fullmatch("[j-n]", name) for name in names) else narrow
+    restriction = _Clause(rf"\text{{{' '.join([*sorted(names), *narrow])}}}") if narrow else None
+    return _Clause(None, names, integer, "SOME" in kinds, restriction)
 
 
 def _written(tokens: Sequence[Token]) -> str:
@@ -363,4 +391,5 @@ def read_condition(text: str) -> str | Integers:
 @lru_cache(maxsize=1024)
 def read_sentence(words: str) -> str | None:
     """Return the words that a sentence states, such as "no" of "No, it does not exist"; None for other words."""
-    return _parsed(rf"\text{{{words.rstrip('. ')}}}", "sentence")
+    words = re.sub(r"n['’]t\b", " not", words.rstrip(". "))
+    return _parsed(rf"\text{{{words}}}", "sentence")

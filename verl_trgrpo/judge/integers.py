@@ -10,14 +10,16 @@ from verl_trgrpo.judge.spelling import AND, OR
 
 _VARIABLE = r"[a-zA-Z](?:_\w)?"
 _CONGRUENCE = re.compile(
-    rf"(?P<name>{_VARIABLE})\\equiv ?(?P<residues>(?:\\pm ?)?-?[0-9]{{1,9}}(?:,[{AND}{OR}]?-?[0-9]{{1,9}}){{0,20}})"
+    rf"(?P<name>{_VARIABLE})(?P<not>\\not ?)?\\equiv ?"
+    rf"(?P<residues>(?:\\pm ?)?-?[0-9]{{1,9}}(?:,[{AND}{OR}]?-?[0-9]{{1,9}}){{0,20}})"
     r" ?\\pmod\{(?P<modulus>[1-9][0-9]{0,8})\}"
 )  # n\equiv1,5\pmod{6}
-_DIVIDES = re.compile(rf"(?P<modulus>[1-9][0-9]{{0,8}})\\mid ?(?P<name>{_VARIABLE})")  # 3\mid n
+_DIVIDES = re.compile(rf"(?P<modulus>[1-9][0-9]{{0,8}})\\(?P<not>n)?mid ?(?P<name>{_VARIABLE})")  # 3\mid n
 _LINEAR = re.compile(
     r"(?P<front>-?[0-9]{1,9}(?=[+-]))?(?P<step>[+-]?[0-9]{0,9})(?P<letter>[jklmn])(?P<rest>[+-][0-9]{1,9})?"
 )  # 6k+1; 1+6k
 _POWER = re.compile(r"(?P<base>[0-9]{1,9})\^(?P<letter>[jklmn])")  # 2^k
+ALL_INTEGERS = "0 mod 1"
 _MOST = 1000
 
 
@@ -25,7 +27,9 @@ def class_in_words(written: Integers) -> str | None:
     """Return the class that words write, in the form in which classes are compared."""
     if written.multiple:
         kind, number = written.multiple
-        return f"powers of {int(number)}" if kind == "power" else _residues({0}, int(number))
+        if kind == "power":
+            return f"powers of {int(number)}"
+        return _residues({0}, int(number), others=kind != "multiple")
     words = {*written.words}
     parity = {"odd": 1, "even": 0}
     if len(words) == 1 and words <= {*parity}:
@@ -79,12 +83,13 @@ def integers_of(form: Form, letters: frozenset[str] | None = None) -> str | None
 
 def _of_relation(text: str) -> str | None:
     if match := _DIVIDES.fullmatch(text):
-        return _residues({0}, int(match["modulus"]))
+        return _residues({0}, int(match["modulus"]), others=bool(match["not"]))
     if (match := _CONGRUENCE.fullmatch(text)) is None:
         return None
     written = match["residues"]
     residues = {int(each) for each in re.findall(r"-?[0-9]+", written)}
-    return _residues(residues | {-each for each in residues if r"\pm" in written}, int(match["modulus"]))
+    residues |= {-each for each in residues if r"\pm" in written}
+    return _residues(residues, int(match["modulus"]), others=bool(match["not"]))
 
 
 def _union(classes: list[str | None]) -> str | None:
@@ -96,11 +101,12 @@ def _union(classes: list[str | None]) -> str | None:
     return _residues({int(each) for match in found if match for each in match[1].split(",")}, int(moduli.pop()))
 
 
-def _residues(residues: set[int], modulus: int) -> str | None:
-    """Return residues with their smallest modulus: 1 and 3 modulo 4 are 1 modulo 2."""
-    if not modulus:
+def _residues(residues: set[int], modulus: int, others: bool = False) -> str | None:
+    """Return residues, or all others, with their smallest modulus: 1 and 3 modulo 4 are 1 modulo 2."""
+    if not modulus or (others and modulus > _MOST):
         return None
     residues = {each % modulus for each in residues}
+    residues = {*range(modulus)} - residues if others else residues
     for smaller in range(1, modulus if modulus <= _MOST else 1):
         if modulus % smaller == 0 and len({each % smaller for each in residues}) * (modulus // smaller) == len(
             residues

@@ -126,7 +126,7 @@ _LAYOUT = tuple(
             r"|\\(?:square|blacksquare|Box|bigstar|checkmark|qed|nonumber|notag|newline|hfill|strut|mathstrut|null|bf|rm|it"
             r"|sf)(?![a-zA-Z])(?! ?\{)"
             r"|\\text\{ ?\(?(?:final )?answer\)? ?\}"
-            r"|\\(?:underline|boxed|fbox|mathbf|boldsymbol|bm|pmb|mathit|mathsf|mathtt)\s*(?=\{)",
+            r"|\\(?:underline|boxed|fbox|mathbf|boldsymbol|bm|pmb|mathit|mathsf|mathtt)\s*(?=\{|(?<=\s)[a-zA-Z](?![a-zA-Z]))",
             " ",
         ),  # \left(; \displaystyle x; \color{red}; \tag{1}; 5\checkmark; \boxed{5}
         (rf"\$ ?[\n{ROW}] ?\$", ", "),  # $x=1$\ue000$y=2$
@@ -193,6 +193,7 @@ _RULES = tuple(
             lambda m: "'" * m[0].count("prime"),
         ),  # f^{\prime\prime}; f^\prime
         (r"(?<=[0-9])\.([0-9]*)\\dot\s*\{?([0-9])\}?", r".\1\\overline{\2}"),  # 0.1\dot{6}
+        (r"\\mathbb\s*([A-Z])(?![a-zA-Z])", r"\\mathbb{\1}"),  # \mathbb R
         (r"\\ddot\s*(?:\{([a-zA-Z])\}|([a-zA-Z]))", r"\1\2''"),  # \ddot{x}
         (r"\\dot(?![a-zA-Z])\s*(?:\{([a-zA-Z]|\\[a-zA-Z]+)\}|([a-zA-Z]|\\[a-zA-Z]+))", r"\1\2'"),  # \dot{x}; \dot\theta
         (r"([a-zA-Z])('+)(_(?:\w|\{[^{}]*\}))", r"\1\3\2"),  # S'_1

@@ -44,12 +44,13 @@ _IN_PARENTHESES = re.compile(
 )  # (1); \text{(ii)}
 _BEHIND = re.compile(rf"(?:^|(?<=[,; ])){_COUNT}\) ?")  # 1)
 _PART = re.compile(
-    rf"\\text\{{ ?(?:part|question|problem) ?\(?{_COUNT}\)?[:.)]? ?\}} ?:? ?", re.IGNORECASE
+    rf"\\text\{{ ?(?:(?:part|question|problem) ?\(?{_COUNT}\)?[:.)]?|{_COUNT.replace('number', 'dotted')}\.) ?\}} ?:? ?",
+    re.IGNORECASE,
 )  # \text{Part1:}
 _LABEL_IN_TEXT = re.compile(r"(?<=[a-zA-Z{,. ])(\((?:[1-9]|[a-h]|[iv]{1,3})\)) ?(?=[^{}]*\})")  # \text{(a) Yes,(b) No}
 _LABELS = (_IN_PARENTHESES, _BEHIND, _PART)
 _FIRST_LABEL = re.compile(
-    r"(?:\\text\{ ?)?\(?[1ai]\)|\\text\{ ?(?:part|question|problem)", re.IGNORECASE
+    r"(?:\\text\{ ?)?\(?[1ai]\)|\\text\{ ?(?:part|question|problem|[1ai]\.)", re.IGNORECASE
 )  # (1); \text{Part 1:}
 _COUNTS = ("123456789", "abcdefgh", ("i", "ii", "iii", "iv", "v", "vi"))
 
@@ -167,7 +168,10 @@ def _labels_of(text: str) -> dict[int, int]:
         for count in _COUNTS:
             found: dict[int, int] = {}
             for match in pattern.finditer(text):
-                if len(found) < len(count) and match["number"] == count[len(found)]:
+                if (
+                    len(found) < len(count)
+                    and (match["number"] or match.groupdict().get("dotted")) == count[len(found)]
+                ):
                     found[match.start()] = match.end()
             if first.start() in found and len(found) > 1:
                 return found

@@ -33,6 +33,7 @@ _SPELLINGS = (
     "dB decibel", "bit =1bit", "byte =8bit", "kB kilobyte =8000bit", "MB megabyte =8000000bit", "GB gigabyte =8000000000bit",
     "TB terabyte", "KiB", "MiB", "GiB", "bps", "kbps", "Mbps", "Gbps", "rpm", "bpm", "ppm", "ppb", "cc =1mL", "hp horsepower",
     "Btu btu", "therm", "Wh =3600J", "kWh =3600000J", "MWh =3600000000J", "Ah", "mAh", "gauss", "poise", "knot",
+    "degreeC celsius Celsius", "degreeF fahrenheit Fahrenheit",
     "nauticalmile =1852m", "fps", "rod",
     "furlong", "fathom", "carat =0.2g", "bushel", "barrel", "decade", "century centurie", "fortnight =1209600s",
     "person people 人 명",
@@ -55,8 +56,8 @@ for _line in _SPELLINGS:
     if _match := re.fullmatch(r"([0-9.]+)([a-zA-Z]\w*)", _factor):  # 0.3048m
         _FACTORS[_words.split()[0]] = (Fraction(_match[1]), _match[2])
 _SYMBOLS = {word for word in _NAMES if len(word) == 1 or not word.islower()}
-_PREFIXES = {"n": -9, "μ": -6, "m": -3, "c": -2, "d": -1, "k": 3, "M": 6, "G": 9, "T": 12}
-_PREFIXED = re.compile(r"(?:[kMGTmcdnμµ]|\\mu)(?:m|s|g|L|N|J|W|V|A|K|Pa|Hz|eV|F|C|T|mol|ohm|pc)")  # \mum; GHz
+_PREFIXES = {"n": -9, "μ": -6, "m": -3, "c": -2, "d": -1, "h": 2, "k": 3, "M": 6, "G": 9, "T": 12}
+_PREFIXED = re.compile(r"(?:[kMGTmcdhnμµ]|\\mu)(?:m|s|g|L|N|J|W|V|A|K|Pa|Hz|eV|F|C|T|mol|ohm|pc)")  # \mum; GHz
 SPACED_SYMBOLS = "mshgLNJWVAK"
 """One letter that is a unit behind a space, `6 m`; without one it is a factor, `6m`."""
 PLAIN = sorted(
@@ -114,7 +115,9 @@ _OPERATIONS = (
 CHANGING_WORDS = frozenset(_OPERATIONS.split(" ")) | MULTIPLIERS.keys() | NUMBER_WORDS.keys()
 """Words that change a value, or say that it is not the answer, also where the question has them."""
 _WORD = r"\\mu ?[a-zA-Z]*|\\Omega|[^\W\d_](?:\.[^\W\d_])+(?![^\W\d_])|[^\W\d_]+"
-_IN_ONE_WORD = re.compile(r"\b(nautical|light) ?(?=miles?|years?)")  # nautical miles
+_IN_ONE_WORD = re.compile(
+    r"\b(nautical|light)[ -]?(?=miles?|years?)|\bdegrees? (?=[Cc]elsius|[Ff]ahrenheit)"
+)  # nautical miles
 _TOKEN = re.compile(
     rf"(?P<word>{_WORD})\.?(?P<power>\^\{{?-?[0-9]\}}?|(?<=[a-zA-Z])[23](?![0-9]))?|(?P<slash>/)|\s+|[().·*-]|\\cdot ?"
     r"|(?P<other>.)"
@@ -177,7 +180,7 @@ def read_unit(text: str, spaced: bool = True) -> Unit | None:
         text: what stands behind a value, without ``\text``, such as ``m/s^2``, ``square inches`` or ``p.m.``.
         spaced: a space stands in front; without one, capital `K` is thousands.
     """
-    text = _IN_ONE_WORD.sub(r"\1", text)
+    text = _IN_ONE_WORD.sub(lambda match: match[1] or "", text)
     tokens = list(_TOKEN.finditer(text)) if len(text) <= _MAX_CHARS else []
     words = [token["word"] for token in tokens if token["word"]]
     if not 0 < len(words) <= _MAX_WORDS or any(token["other"] for token in tokens):
