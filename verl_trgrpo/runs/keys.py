@@ -101,7 +101,7 @@ def hint_of(key: str, known: Collection[str], plus: bool = False) -> str:
     if found := moved_key(key):
         if not found.place:
             return f"no counterpart, {found.why}"
-        if not (place := place_of(key, known)):
+        if not (place := place_of(key, known) or nearest_key(found.place, known)):
             return f"did you mean {found.place}? ({'; '.join(filter(None, (found.why, 'not in this configuration')))})"
         there = not plus or any(f"{each}.".startswith(f"{place}.") for each in known)
         return f"did you mean {'' if there else '+'}{place}?{f' ({found.why})' if found.why else ''}"
