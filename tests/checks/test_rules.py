@@ -114,9 +114,10 @@ CASES = {
     "sum_norm_of_micro_batches":
         ([f"{ACTOR}.loss_agg_mode=seq-mean-token-sum-norm"], f"{ACTOR}.loss_agg_mode", WARNING, "loss_scale_factor=null"),
     "micro_batch_of_all_gpus":
-        ([f"{ACTOR}.ppo_micro_batch_size=8"], f"{ACTOR}.ppo_micro_batch_size", ERROR, "ppo_micro_batch_size_per_gpu"),
-    "log_prob_batch_of_all_gpus": ([f"{ROLLOUT}.log_prob_micro_batch_size=8"],
-     f"{ROLLOUT}.log_prob_micro_batch_size", ERROR, "log_prob_micro_batch_size_per_gpu"),
+        ([f"{ACTOR}.ppo_micro_batch_size=8", "trainer.n_gpus_per_node=4"],
+         f"{ACTOR}.ppo_micro_batch_size", ERROR, "ppo_micro_batch_size_per_gpu=2,"),
+    "log_prob_batch_of_all_gpus": ([f"{ROLLOUT}.log_prob_micro_batch_size=8", "trainer.n_gpus_per_node=16"],
+     f"{ROLLOUT}.log_prob_micro_batch_size", ERROR, "log_prob_micro_batch_size_per_gpu=1,"),
     "filter_without_end": ([*FILTER, "algorithm.filter_groups.max_num_gen_batches=10"],
      "algorithm.filter_groups.max_num_gen_batches", WARNING, "max_inflight_gen_batches"),
     "filter_metric":

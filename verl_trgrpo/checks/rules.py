@@ -49,7 +49,8 @@ def _not_corrected(key: str) -> Rule:
 
 def _replaced_size(key: str) -> Rule:
     """Return the rule of a size of all GPUs together, in the place of which veRL reads that of one GPU."""
-    reason = "veRL's v1 trainer does not read this key and fails; set <KEY_per_gpu>={= KEY}".replace("KEY", key)
+    reason = "veRL's v1 trainer does not read this key and fails; set <KEY_per_gpu>={= KEY // data_parallel or 1}, a GPU's share"
+    reason = reason.replace("KEY", key)
     return Rule(key, f"{key}_per_gpu is not None or actor.use_dynamic_bsz", reason, v1=True)
 
 

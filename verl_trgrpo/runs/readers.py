@@ -210,7 +210,8 @@ def _own_words(config: DictConfig) -> frozenset[str]:
     """Return the words of the Python files of the user's own that a run loads. They are read, not run."""
     modules = [name.strip() for name in os.environ.get("VERL_USE_EXTERNAL_MODULES", "").split(",")]
     modules += [str(selected(config, key) or "").rpartition(".")[0] for key in _CLASSES]
-    modules += [str(value).rpartition(".")[0] for key, value in flat(config).items() if key.endswith("._target_")]
+    targets = {key: value for key, value in flat(config).items() if key.endswith("._target_")}
+    modules += [str(value).rpartition(".")[0] for key, value in targets.items() if not key.startswith("hydra.")]
     places = [str(selected(config, key) or "") for key in _FILES]
     modules += [place.removeprefix("pkg://") for place in places if place.startswith("pkg://")]
     loops = selected(config, f"{AGENT}.agent_loop_config_path")
@@ -227,11 +228,22 @@ def _own_words(config: DictConfig) -> frozenset[str]:
 
 @cache
 def _words_of_module(module: str) -> frozenset[str]:
+    place = _place_of(module)
+    files = (place.with_suffix(".py"), place / "__init__.py") if place else ()
+    return frozenset().union(*(_words_of_file(str(file)) for file in files if file.is_file()))
+
+
+def _place_of(module: str) -> Path | None:
+    """Return where a module is, without its suffix; None where its package is not. Unlike ``find_spec`` this imports nothing."""
+    package, *parts = module.split(".")
     try:
-        found = importlib.util.find_spec(module)
-    except (ImportError, ValueError):  # a package above it does not exist
-        return frozenset()
-    return _words_of_file(found.origin) if found and found.origin else frozenset()
+        found = importlib.util.find_spec(package)
+    except (ImportError, ValueError):
+        return None
+    folders = list(found.submodule_search_locations or ()) if found else []
+    if found and found.origin and not folders:
+        return Path(found.origin).with_suffix("")
+    return Path(folders[0], *parts) if folders else None
 
 
 def _words_of_file(path: str) -> frozenset[str]:
@@ -242,10 +254,7 @@ def _words_of_file(path: str) -> frozenset[str]:
 
 
 def _modules_in(package: str) -> list[str]:
-    found = importlib.util.find_spec(package)
-    return [
-        f"{package}.{each.name}" for each in pkgutil.iter_modules(found.submodule_search_locations if found else [])
-    ]
+    return [f"{package}.{each.name}" for each in pkgutil.iter_modules([str(_place_of(package))])]
 
 
 def python_words(source: str) -> frozenset[str]:
