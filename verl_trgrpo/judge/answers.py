@@ -165,7 +165,7 @@ def _read_value(text: str) -> Form:
 
 
 def _read_unnumbered(text: str) -> Form:
-    """Read a text that is no plain number, and around which no clause stands."""
+    """Read a text without a clause around it, which is not a plain number."""
     if text[:1] == "]" or text[-1:] == "[":
         text = _FRENCH.sub(lambda m: ("(" if m[1] == "]" else "[") + m[2] + (")" if m[3] == "[" else "]"), text)
     if (r"\lor" in text or r"\vee" in text) and text[:2] != r"\{" and _ANY_RELATION.search(text):
