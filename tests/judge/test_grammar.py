@@ -291,6 +291,8 @@ KINDS = {
         (r"\text{conditionally convergent}", r"\text{converges conditionally}"),
         (r"\text{undefined}", r"\text{The slope is undefined}"), (r"\text{tangent}", r"\text{The line is tangent}"),
     ], [
+        (r"3\nmid n", r"3\mid n"), (r"3\nmid n", "n=3k"),
+        (r"n \text{ is not divisible by } 3", r"n \text{ is divisible by } 3"), (r"n\not\equiv0\pmod3", r"n\equiv1\pmod3"),
         (r"1 \text{ if } p=3, 0\text{ otherwise}", r"\begin{cases}1 & \text{otherwise}\\0 & \text{otherwise}\end{cases}"),
         (r"1 \text{ if } p=2, 0\text{ otherwise}", r"1 \text{ if } p=2, 0\text{ if } p=3"),
         (r"x \text{ if } x>0, 0\text{ otherwise}", r"x \text{ if } x>0, 0\text{ if } x<0"),

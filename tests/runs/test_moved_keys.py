@@ -126,6 +126,21 @@ def test_spelling_counts_within_a_section_alone():
     assert hint_of("seed", known) == "did you mean data.seed?"
 
 
+def test_a_misspelled_key_never_becomes_a_key_that_nothing_has(configurations):
+    """Of the last word of each key two letters change places; what the hint asks for exists, and is nearly always that key."""
+    known, right, tried = flat(configurations[""]), 0, 0
+    for key in sorted(known):
+        head, _, last = key.rpartition(".")
+        middle = len(last) // 2
+        wrong = f"{head}.{last[: middle - 1]}{last[middle]}{last[middle - 1]}{last[middle + 1 :]}"
+        if not head or len(last) < 4 or last == "_target_" or wrong in known or wrong == key:
+            continue
+        asked = re.findall(r"did you mean \+?([\w.@-]+)\?", hint_of(wrong, known))
+        assert all(each in known for each in asked), (wrong, asked)
+        tried, right = tried + 1, right + (key in asked)
+    assert tried > 500 and right > 0.8 * tried
+
+
 @pytest.mark.parametrize(
     ("word", "said"),
     [

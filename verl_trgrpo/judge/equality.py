@@ -56,9 +56,7 @@ _INTEGER = re.compile(r"-?[0-9]+")  # -12
 _BIG = re.compile(r"\\(?:sum|prod|int|lim)")  # \sum_{k=1}^n k
 _DEGREE, _RADIAN = (("degree", 1),), (("radian", 1),)
 _OTHERWISE = Form("word", "otherwise")
-_UNIT_VECTOR = re.compile(
-    r"\\(?:hat|widehat|vec) ?(?:\{\\?([ijk])(?:math)?\}|\\?([ijk])(?:math)?)(?![a-zA-Z])"
-)  # \hat{i}; \hat\imath
+_UNIT_VECTOR = re.compile(r"\\(?:hat|widehat|vec) ?(?:\{([ijk])\}|([ijk]))(?![a-zA-Z])")  # \hat{i}; \vec k
 _NO_DEGREES = re.compile(r"\\(?:sin|cos|tan|cot|sec|csc|pi|exp|ln|log)(?![a-zA-Z])")  # \sin
 _SPACED_SYMBOL = re.compile(rf"(?<=[0-9}}]) +([{SPACED_SYMBOLS}]$)")  # 6 m
 

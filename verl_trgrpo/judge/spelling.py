@@ -193,6 +193,7 @@ _RULES = tuple(
             lambda m: "'" * m[0].count("prime"),
         ),  # f^{\prime\prime}; f^\prime
         (r"(?<=[0-9])\.([0-9]*)\\dot\s*\{?([0-9])\}?", r".\1\\overline{\2}"),  # 0.1\dot{6}
+        (r"\\([ij])math(?![a-zA-Z])", r"\1"),  # \hat{\imath}
         (r"\\mathbb\s*([A-Z])(?![a-zA-Z])", r"\\mathbb{\1}"),  # \mathbb R
         (r"\\ddot\s*(?:\{([a-zA-Z])\}|([a-zA-Z]))", r"\1\2''"),  # \ddot{x}
         (r"\\dot(?![a-zA-Z])\s*(?:\{([a-zA-Z]|\\[a-zA-Z]+)\}|([a-zA-Z]|\\[a-zA-Z]+))", r"\1\2'"),  # \dot{x}; \dot\theta

@@ -26,11 +26,11 @@ _RELATION = re.compile(r"[=<>]|\\(?:leq|geq|neq|equiv|mid|nmid|in|notin)(?![a-zA
 _PIECE = re.compile(
     r"\\text\{(?P<text>[^{}]*)\}|(?P<open>\\\{|\\begin\{[a-z]*\*?\}|[(\[{])|(?P<close>\\\}|\\end\{[a-z]*\*?\}|[)\]}])"
     rf"|(?P<sep>[,;][{AND}{OR}]?|{ROW})|(?P<word>(?<![a-zA-Z\\_^])[a-zA-Z]{{2,}}(?![a-zA-Z(]))"
-    r"|\\(?P<quantity>min|max)(?=[-0-9=]|\\[a-z])|(?P<math>\\[a-zA-Z]+|.)",
+    r"|\\(?P<quantity>min|max)(?=[-0-9=]|\\[a-z])|(?P<formula>\\[a-zA-Z]+|.)",
     re.DOTALL,
 )  # \text{if}; (; ); ,; odd; \min2; x
 _WORD = re.compile(
-    rf"(?P<word>[^\W\d_]{{2,}}(?:[-'’][^\W\d_]+)*|\b[aA]\b)|(?P<sep>[,;][{AND}{OR}]?)|(?P<open>\()|(?P<close>\))|(?P<math>[^\s:])"
+    rf"(?P<word>[^\W\d_]{{2,}}(?:[-'’][^\W\d_]+)*|\b[aA]\b)|(?P<sep>[,;][{AND}{OR}]?)|(?P<open>\()|(?P<close>\))|(?P<formula>[^\s:])"
 )  # well-known; ,; (; ); n
 _JOINING = {"and": "," + AND, "or": "," + OR}
 _OPENS_CLAUSE = re.compile(
@@ -128,7 +128,7 @@ class AnswerLexer(Lexer):
             if match[0].lower() in _JOINING:
                 yield "SEP", _JOINING[match[0].lower()]
                 continue
-            kind = {"sep": "SEP", "open": "_LP", "close": "_RP", "math": "MATH"}.get(match.lastgroup or "")
+            kind = {"sep": "SEP", "open": "_LP", "close": "_RP", "formula": "MATH"}.get(match.lastgroup or "")
             yield kind or self.type_of(match[0]), match[0]
 
     @staticmethod

@@ -106,7 +106,7 @@ def hint_of(
     if found := moved_key(key):
         if not found.place:
             return f"no counterpart, {found.why}"
-        if not (place := place_of(key, known)):
+        if not (place := place_of(key, known) or nearest_key(found.place, known)):
             return f"did you mean {found.place}? ({'; '.join(filter(None, (found.why, 'not in this configuration')))})"
         if place.startswith(ADDED) and not reads(place):
             return f"no counterpart, nothing in veRL reads {place}"
