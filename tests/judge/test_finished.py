@@ -61,7 +61,7 @@ ASKED = {
     "the gold stands in the question": ("Is $x^2+1$ or $x^2-1$ irreducible?", "x^2+1", ["x^2+1", "1+x^2"], []),
     "a polar form": (r"Write $1+i\sqrt3$ in polar form.", r"2e^{i\pi/3}",
                      [r"2(\cos\frac{\pi}{3}+i\sin\frac{\pi}{3})"], [r"1+i\sqrt3"]),
-    "factors that are no polynomials": (
+    "factors that are not polynomials": (
         "Factor $x^2-49$.", "(x-7)(x+7)", ["(x+7)(x-7)"],
         [r"x(x-\frac{49}{x})", r"x^2(1-\frac{49}{x^2})", "2(\\frac{x^2}{2}-\\frac{49}{2})", r"\frac{(x-7)(x^2+7x)}{x}"],
     ),

@@ -15,7 +15,7 @@ _MOST_TERMS, _MOST_PRODUCTS, _LARGEST_EXPONENT, _MOST_BITS = 200, 20_000, 40, 20
 
 
 class NoPolynomialError(ArithmeticError):
-    """A formula is no quotient of polynomials, or one that is too large."""
+    """a formula is not a quotient of polynomials, or one that is too large."""
 
 
 class Quotient:
@@ -45,7 +45,7 @@ class Quotient:
         if kind == "^" and tree[2][0] == "number" and tree[2][1].denominator == 1:
             return self._power(*self._of(tree[1]), int(tree[2][1]))
         if kind not in ("+", "*", "/"):
-            raise NoPolynomialError(f"{kind} is no operation of polynomials")
+            raise NoPolynomialError(f"{kind} is not an operation of polynomials")
         top, bottom = self._of(tree[1])
         for part in tree[2:]:
             other, below = self._of(part)

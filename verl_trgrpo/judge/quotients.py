@@ -1,6 +1,6 @@
 """What is left to do in formulas of letters that are quotients of polynomials: factors, common factors, like terms.
 
-The gold decides: its denominator is reduced, its factors are all there are. What is no quotient of polynomials is not judged.
+The gold decides: its denominator is reduced, its factors are all there are. What is not a quotient of polynomials is not judged.
 """
 
 from collections.abc import Iterator
