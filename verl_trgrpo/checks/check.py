@@ -89,7 +89,7 @@ def check(run: ComposedRun, need_files: bool = True, trains: bool = False, gpu_g
     """Check a run in stages, and report all findings at once. Imports veRL, which takes many seconds.
 
     Later stages rely on what earlier ones found right: what has an error has its default there, and nothing is said of it again.
-    Missing data and models are no errors for later stages, which do without.
+    Later stages do without data and models that are missing.
 
     Args:
         run: the composed run.
