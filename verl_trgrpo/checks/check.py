@@ -118,7 +118,7 @@ def _found_beside(broken: Collection[str], view: RunView, stage: str, checks: Se
     """Return what the checks of a stage find in a run whose broken settings have their defaults, and that is not about these."""
     left = Finding.not_checked(stage, f"{stage}: not all checked until the errors are fixed")
     try:
-        stand_in = with_defaults(view, broken)
+        stand_in = _with_defaults(view, broken)
     except KeyError:
         return [left]
     found = list[Finding]()
@@ -130,7 +130,7 @@ def _found_beside(broken: Collection[str], view: RunView, stage: str, checks: Se
     return [each for each in dict.fromkeys(found) if not _about(each, broken)]
 
 
-def with_defaults(view: RunView, broken: Collection[str]) -> RunView:
+def _with_defaults(view: RunView, broken: Collection[str]) -> RunView:
     """Return the view of a run whose broken settings have their defaults; those that have none are left out.
 
     Raises:
