@@ -153,7 +153,7 @@ def validate(options: ValidateOptions) -> int:
       Of a script the arguments of main_ppo are read; nothing in it is run. What cannot be read is named with its line.
       The configuration is composed as for a training on accelerators, wherever the command runs.
       It is checked in three stages: single settings and files, veRL's dataclasses, rules between settings.
-      A stage with errors ends the check.
+      Later stages go on with defaults for what has an error, so that one round names all mistakes.
       "Not checked" is what cannot be checked on this machine, such as a model on a hub.
 
     exit codes:
