@@ -35,9 +35,7 @@ ASKED = {
     "a fraction in lowest terms": (
         r"Express $0.58\overline{3}$ as a common fraction.", r"\frac{7}{12}", ["7/12"], [r"\frac{84}{144}", r"0.58\overline{3}"],
     ),
-    "a fraction that the gold reduces": (
-        "What is the slope of the line?", r"\frac{7}{12}", ["7/12", r"\dfrac7{12}"], [r"\frac{84}{144}", "84/144"],
-    ),
+    "a fraction that need not be reduced": ("What is the slope of the line?", r"\frac{7}{12}", [r"\frac{84}{144}"], []),
     "a fraction that the gold does not reduce": ("What is the slope?", r"\frac{84}{144}", [r"\frac{7}{12}"], []),
     "a decimal": (r"Express $\frac38$ as a decimal.", "0.375", [".375", "0.3750"], [r"\frac38", r"\frac{6}{16}"]),
     "a mixed number": (r"Write $\frac{14}{11}$ as a mixed number.", r"1\frac{3}{11}", ["1 3/11"], [r"\frac{14}{11}"]),

@@ -138,7 +138,7 @@ def _number_fault(form: Form, wanted: Sequence[Form], question: Asked) -> Fault 
     if form.number.value.denominator == 1:
         return None
     ways = {_written(each.text) for each in same}
-    if way == "unreduced" and ("fraction" in ways or "reduced" in question.asks):
+    if "reduced" in question.asks and way == "unreduced":
         return "unfinished"
     for asked, refused in (("fraction", ("decimal", "periodic", "mixed")), ("decimal", ("fraction", "unreduced", "mixed")),
                            ("mixed", ("fraction", "unreduced", "decimal", "periodic"))):  # fmt: skip
