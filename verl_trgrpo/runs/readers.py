@@ -16,9 +16,10 @@ import pkgutil
 import pydoc
 import re
 import textwrap
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from functools import cache
+from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
@@ -227,11 +228,24 @@ def _own_words(config: DictConfig) -> frozenset[str]:
 
 @cache
 def _words_of_module(module: str) -> frozenset[str]:
-    try:
-        found = importlib.util.find_spec(module)
-    except (ImportError, ValueError):  # a package above it does not exist
-        return frozenset()
+    found = _found(module)
     return _words_of_file(found.origin) if found and found.origin else frozenset()
+
+
+def _found(module: str) -> ModuleSpec | None:
+    """Find a module without importing the packages around it: those of veRL import its trainer, which takes seconds."""
+    places: Sequence[str] | None = None
+    found, name = None, ""
+    for part in module.split("."):
+        name = f"{name}.{part}".lstrip(".")
+        try:
+            found = PathFinder.find_spec(name, places)
+        except (ImportError, ValueError):
+            return None
+        if found is None:
+            return None
+        places = found.submodule_search_locations or []
+    return found
 
 
 def _words_of_file(path: str) -> frozenset[str]:
@@ -242,10 +256,9 @@ def _words_of_file(path: str) -> frozenset[str]:
 
 
 def _modules_in(package: str) -> list[str]:
-    found = importlib.util.find_spec(package)
-    return [
-        f"{package}.{each.name}" for each in pkgutil.iter_modules(found.submodule_search_locations if found else [])
-    ]
+    found = _found(package)
+    places = found.submodule_search_locations if found else None
+    return [f"{package}.{each.name}" for each in pkgutil.iter_modules(places or [])]
 
 
 def python_words(source: str) -> frozenset[str]:
