@@ -24,8 +24,9 @@ def findings(logger, trains=False):
 
 
 @pytest.fixture
-def wandb(tmp_path, monkeypatch):
+def clients(tmp_path, monkeypatch):
     (tmp_path / "wandb.py").write_text(CLIENT)
+    (tmp_path / "volcengine_ml_platform.py").touch()
     monkeypatch.syspath_prepend(tmp_path)
     for name in ("WANDB_API_KEY", "WANDB_MODE"):
         monkeypatch.delenv(name, raising=False)
@@ -34,7 +35,7 @@ def wandb(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("name", ["wandb", "tracking"])
-def test_a_tracker_without_a_key_is_an_error_where_the_run_trains(wandb, name):
+def test_a_tracker_without_a_key_is_an_error_where_the_run_trains(clients, name):
     assert summary(findings(name)) == [("trainer.logger", Level.NOT_CHECKED)]
     [finding] = findings(name, trains=True)
     assert finding.level is Level.ERROR
@@ -42,12 +43,12 @@ def test_a_tracker_without_a_key_is_an_error_where_the_run_trains(wandb, name):
 
 
 @pytest.mark.parametrize("variable", ["WANDB_API_KEY=secret", "WANDB_MODE=offline"])
-def test_with_a_key_or_without_a_network_nothing_is_missing(wandb, monkeypatch, variable):
+def test_with_a_key_or_without_a_network_nothing_is_missing(clients, monkeypatch, variable):
     monkeypatch.setenv(*variable.split("="))
     assert findings("wandb", trains=True) == []
 
 
-def test_variables_that_verl_takes_without_a_default_are_named(monkeypatch):
+def test_variables_that_verl_takes_without_a_default_are_named(clients, monkeypatch):
     assert demanded_variables() == ["MLP_TRACKING_REGION", "VOLC_ACCESS_KEY_ID", "VOLC_SECRET_ACCESS_KEY"]
     monkeypatch.setenv("VOLC_ACCESS_KEY_ID", "a")
     [finding] = findings("vemlp_wandb", trains=True)

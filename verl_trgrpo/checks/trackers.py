@@ -24,7 +24,8 @@ _LOGINS = {
     "wandb": ("import wandb; wandb.login(verify=False)", "run `wandb login`, set WANDB_API_KEY or WANDB_MODE=offline"),
     "swanlab": ("import swanlab; swanlab.login()", "run `swanlab login`, set SWANLAB_API_KEY or SWANLAB_MODE=offline"),
 }
-_SAME = {"tracking": "wandb"}
+# Packages of the loggers that are not named like theirs.
+CLIENTS = {"vemlp_wandb": "volcengine_ml_platform", "tracking": "wandb"}
 
 
 def account_findings(view: RunView) -> list[Finding]:
@@ -45,10 +46,12 @@ def account_findings(view: RunView) -> list[Finding]:
 def _lacking(view: RunView) -> Iterator[tuple[str, str, str]]:
     """Yield name, reason and remedy of each tracker without an account; one whose client is not installed is left out."""
     for name in sorted(view.loggers):
+        client = CLIENTS.get(name, name)
+        if importlib.util.find_spec(client) is None:
+            continue
         if name == "vemlp_wandb" and (variables := [each for each in demanded_variables() if each not in os.environ]):
             yield name, f"the environment lacks {' and '.join(variables)}", "set the variables of the account"
-        client = _SAME.get(name, name)
-        if client not in _LOGINS or importlib.util.find_spec(client) is None:
+        if client not in _LOGINS:
             continue
         code, fix = _LOGINS[client]
         if client == "swanlab" and (_set("SWANLAB_API_KEY") or os.environ.get("SWANLAB_MODE", "cloud") != "cloud"):

@@ -20,8 +20,9 @@ from verl_trgrpo.checks.view import OWN_MANAGER
 from verl_trgrpo.common.findings import Finding
 from verl_trgrpo.common.text import as_plain_yaml, did_you_mean
 from verl_trgrpo.data.prompts import TOOLS
-from verl_trgrpo.runs.keys import AGENT, CORRECTION, LOSS, MANAGER, flat, selected
+from verl_trgrpo.runs.keys import AGENT, CORRECTION, LOSS, MANAGER, REWARD, flat, selected
 
+_SAMPLER = "trainer.v1.sampler.custom_sampler"
 _V1 = "verl.trainer.ppo.v1.trainer_base"
 
 
@@ -210,6 +211,10 @@ _NAMES: dict[str, Callable[[DictConfig, str], Iterable[Any]]] = {
     ),
     f"{MANAGER}.name": _managers,
     f"{TOOLS}.format": _registry("verl.experimental.agent_loop.tool_parser:ToolParser", "_registry"),
+    f"{TOOLS}.tool_response_truncate_side": _compared(
+        "verl.experimental.agent_loop.tool_agent_loop:ToolAgentLoop", "tool_response_truncate_side", "middle"
+    ),
+    "*.rollout.trace.backend": _compared("verl.utils.rollout_trace:RolloutTraceConfig.init", "backend"),
     f"{AGENT}.default_agent_loop": _loops,
     "*.optimizer": _optimizers,
     "trainer.v1.trainer_mode": _registry(f"{_V1}:TRAINER_REGISTRY"),
@@ -263,15 +268,37 @@ def _correction(_value: Any, config: DictConfig) -> None:
     )
 
 
+def _class(value: Any, _config: DictConfig) -> None:
+    from verl.utils.import_utils import load_class_from_fqn
+
+    load_class_from_fqn(value)
+
+
+def _module(value: Any, _config: DictConfig) -> None:
+    importlib.import_module(value)
+
+
+def _own_object(section: str) -> Callable[[Any, DictConfig], None]:
+    """Return what loads an object of this package; that of a user's own file is loaded with the rights that it may need."""
+
+    def load(value: Any, config: DictConfig) -> None:
+        from verl.utils.import_utils import load_extern_object
+
+        path = selected(config, f"{section}.path")
+        if str(path).startswith("pkg://verl_trgrpo."):
+            load_extern_object(module_path=path, object_name=value)
+
+    return load
+
+
 _CALLED: dict[str, Callable[[Any, DictConfig], None]] = {
     "*.kl_loss_type": _kl,
     "algorithm.kl_penalty": _kl,
     "algorithm.kl_ctrl.*": _kl_control,
     "*.loss_agg_mode": _aggregation,
     f"{CORRECTION}.*": _correction,
+    "trainer.checkpoint_callback_class": _class,
+    "*.checkpoint_engine.custom_backend_module": _module,
+    f"{REWARD}.name": _own_object(REWARD),
+    f"{_SAMPLER}.name": _own_object(_SAMPLER),
 }
-
-
-def keys_of_names(config: DictConfig) -> list[str]:
-    """Return the keys of a configuration whose values somebody is asked for."""
-    return [key for key in flat(config) if any(fnmatch(key, pattern) for pattern in (*_NAMES, *_CALLED))]
