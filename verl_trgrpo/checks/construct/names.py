@@ -20,7 +20,7 @@ from verl_trgrpo.checks.view import OWN_MANAGER
 from verl_trgrpo.common.findings import Finding
 from verl_trgrpo.common.text import as_plain_yaml, did_you_mean
 from verl_trgrpo.data.prompts import TOOLS
-from verl_trgrpo.runs.keys import AGENT, CORRECTION, LOSS, MANAGER, REWARD, flat, selected
+from verl_trgrpo.runs.keys import AGENT, CORRECTION, LOSS, MANAGER, REWARD, selected
 
 _SAMPLER = "trainer.v1.sampler.custom_sampler"
 _V1 = "verl.trainer.ppo.v1.trainer_base"
@@ -281,14 +281,14 @@ def _module(value: Any, _config: DictConfig) -> None:
 def _own_object(section: str) -> Callable[[Any, DictConfig], None]:
     """Return what loads an object of this package; that of a user's own file is loaded with the rights that it may need."""
 
-    def load(value: Any, config: DictConfig) -> None:
+    def find(value: Any, config: DictConfig) -> None:
         from verl.utils.import_utils import load_extern_object
 
         path = selected(config, f"{section}.path")
         if str(path).startswith("pkg://verl_trgrpo."):
             load_extern_object(module_path=path, object_name=value)
 
-    return load
+    return find
 
 
 _CALLED: dict[str, Callable[[Any, DictConfig], None]] = {
