@@ -140,6 +140,7 @@ LOOKED_AT, OPENED, OWN, WRITTEN = "looked at before", "opened before", "of this 
 METRICS, TYPED = "MetricsLog and _Lines read through the door", "named by the user for his own training"
 OPENINGS = {
     "checks/algorithm.py": {"load": OWN},
+    "checks/construct/names.py": {"read_text": "veRL's own source, as installed"},
     "checks/machine.py": {"read()": "what its own child process said"},
     "common/files.py": {"open open open": f"{OPENED}, {WRITTEN}", "copymode": "the mode of a directory alone"},
     "common/foreign.py": {"GzipFile": "a type", "open": "the door", "fdopen": "the door", "load": OPENED},

@@ -1,4 +1,4 @@
-"""Values of the wrong type, out of range, or unknown names."""
+"""Values of the wrong type or out of range."""
 
 from pathlib import Path
 
@@ -26,15 +26,15 @@ def test_what_ships_has_no_findings(source, platform):
 WRONG = {
     f"{ACTOR}.optim.lr": "abc", f"{ACTOR}.optim.weight_decay": "-1e-6", f"{ROLLOUT}.temperature": "0",
     f"{ROLLOUT}.gpu_memory_utilization": "60", "trainer.total_epochs": "0", "trainer.total_training_steps": "1.5",
-    "trainer.save_freq": "x", "trainer.resume_mode": "yes", "data.truncation": "both", "trainer.nnodes": "0",
+    "trainer.save_freq": "x", "trainer.nnodes": "0",
     "algorithm.norm_adv_by_std_in_grpo": "maybe", f"{ACTOR}.use_kl_loss": "1.5", f"{ACTOR}.entropy_coeff": "none",
     f"{ROLLOUT}.max_model_len": "x", f"{ACTOR}.optim.betas": "[0.9]", f"{ACTOR}.fsdp_config.fsdp_size": "x",
     "critic.enable": "maybe", "trainer.val_before_train": "null",
     "actor_rollout_ref.model.override_config": "null", "data.seed": "x", "reward.custom_reward_function.path": "5",
     "data.val_batch_size": "1.5", "data.gen_batch_size": "x", "data.dataloader_num_workers": "-1",
     "ray_kwargs.ray_init.num_cpus": "x", "actor_rollout_ref.model.lora_rank": "-1", f"{ROLLOUT}.top_k": "-2",
-    "reward.num_workers": "0", "trainer.test_freq": "???", f"{ROLLOUT}.mode": "asynch", f"{ROLLOUT}.dtype": "bf16",
-    "trainer.device": "gpu", "trainer.v1.trainer_mode": "colocated", "trainer.project_name": "[a,b]",
+    "reward.num_workers": "0", "trainer.test_freq": "???",
+    "trainer.project_name": "[a,b]",
     "trainer.experiment_name": "${data.nowhere}", f"{ACTOR}.optim.clip_grad": "-1", f"{ACTOR}.policy_loss.placement": "[a]",
     f"{ACTOR}.ppo_micro_batch_size_per_gpu": "0", f"{ROLLOUT}.log_prob_micro_batch_size_per_gpu": "0",
     "actor_rollout_ref.model.path": "null", "trainer.default_local_dir": "''", "data.prompt_key": "null",
@@ -44,27 +44,13 @@ WRONG = {
     f"{ACTOR}.ppo_max_token_len_per_gpu": "null", f"{ROLLOUT}.log_prob_max_token_len_per_gpu": "null",
     f"{ACTOR}.ulysses_sequence_parallel_size": "null",
 }  # fmt: skip
-MISSPELT = {
-    "trainer.logger": ("[console,wandbb]", "wandb"), f"{ROLLOUT}.name": ("vlm", "vllm"),
-    f"{ACTOR}.strategy": ("fdsp", "fsdp"), f"{ACTOR}.optim.optimizer": ("AdmW", "AdamW"),
-    f"{ACTOR}.optim.lr_scheduler_type": ("cosin", "cosine"), "algorithm.kl_ctrl.type": ("adaptiv", "adaptive"),
-    f"{ACTOR}.checkpoint.save_contents": ("[model,optim]", "optimizer"), "reward.reward_manager.name": ("naiv", "naive"),
-    f"{ACTOR}.loss_agg_mode": ("token_mean", "token-mean"), "algorithm.adv_estimator": ("grpoo", "grpo"),
-    f"{ACTOR}.policy_loss.loss_mode": ("gspoo", "gspo"), f"{ACTOR}.kl_loss_type": ("low_var_k", "low_var_kl"),
-    "algorithm.kl_penalty": ("abss", "abs"), f"{ROLLOUT}.multi_turn.format": ("hermess", "hermes"),
-    "distillation.distillation_loss.loss_mode": ("forward_kl_topp", "forward_kl_topk"),
-    "critic.optim.lr_scheduler_type": ("linear", "cosine"),  # a schedule of another optimizer's section
-}  # fmt: skip
 
 
 def test_all_wrong_values_are_errors_at_once():
-    given = WRONG | {key: value for key, (value, _) in MISSPELT.items()}
-    found = {finding.where: finding for finding in findings([f"{key}={value}" for key, value in given.items()])}
-    assert found.keys() == given.keys()
+    found = {finding.where: finding for finding in findings([f"{key}={value}" for key, value in WRONG.items()])}
+    assert found.keys() == WRONG.keys()
     for key, finding in found.items():
         assert finding.level is Level.ERROR and finding.message.startswith(f"{key}=")
-    for key, (_, meant) in MISSPELT.items():
-        assert meant in found[key].message.partition(":")[2], found[key].message
 
 
 def test_the_message_has_value_reason_and_default():
@@ -84,13 +70,6 @@ def test_all_values_that_verl_takes_as_well_are_right():
         "trainer.total_training_steps=${trainer.total_epochs}", "distillation.distillation_loss.loss_mode=k1",
     ]  # fmt: skip
     assert findings(right) == []
-
-
-def test_reward_managers_are_verls_also_without_the_extension():
-    manager = "reward.reward_manager"
-    assert findings([f"{manager}.name=dapo"]) == findings([f"{manager}.name=dapo", f"{manager}.source=register"]) == []
-    [finding] = findings([f"{manager}.name=naiv", f"{manager}.source=register"])
-    assert finding.where == f"{manager}.name" and "naive" in finding.message
 
 
 def test_the_engine_that_stock_verl_leaves_open_must_be_given():

@@ -163,6 +163,7 @@ def _stages() -> dict[str, tuple[Check, ...]]:
     import verl  # noqa: F401  # veRL's registries and the user's own modules come with it
 
     from verl_trgrpo.checks.algorithm import drift_findings, loss_findings
+    from verl_trgrpo.checks.constructed import constructed_findings, name_findings
     from verl_trgrpo.checks.data_files import data_findings, length_findings, loop_setting_findings, turn_findings
     from verl_trgrpo.checks.machine import machine_findings, own_code_findings
     from verl_trgrpo.checks.memory import memory_findings
@@ -171,19 +172,20 @@ def _stages() -> dict[str, tuple[Check, ...]]:
     from verl_trgrpo.checks.sizes import LENGTHS, SIZES, head_findings, micro_batch_findings, token_findings
     from verl_trgrpo.checks.switches import SWITCHES
     from verl_trgrpo.checks.tables import rule_findings
+    from verl_trgrpo.checks.trackers import account_findings
     from verl_trgrpo.checks.unread import unread_findings
-    from verl_trgrpo.checks.verl_dataclasses import verl_findings
 
     rules, switches, sizes = (partial(rule_findings, rules=table) for table in (RULES, SWITCHES, SIZES | LENGTHS))
     return {
         "single settings and files": (
-            without_repeats(section_findings, key_findings, type_findings, missing_files, data_findings, model_findings),
+            without_repeats(
+                section_findings, key_findings, type_findings, name_findings, missing_files, data_findings, model_findings),
         ),
-        "veRL's dataclasses": (verl_findings,),
+        "veRL's dataclasses": (constructed_findings,),
         "rules between settings": (
             without_repeats(rules, switches, unread_findings), sizes, micro_batch_findings, head_findings, token_findings,
-            memory_findings, machine_findings, loop_setting_findings, length_findings, turn_findings, loss_findings,
-            drift_findings, own_code_findings, resume_findings, own_findings, secret_findings,
+            memory_findings, machine_findings, account_findings, loop_setting_findings, length_findings, turn_findings,
+            loss_findings, drift_findings, own_code_findings, resume_findings, own_findings, secret_findings,
         ),
     }  # fmt: skip
 

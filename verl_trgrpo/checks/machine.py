@@ -20,6 +20,7 @@ from typing import NamedTuple
 
 from omegaconf import DictConfig
 
+from verl_trgrpo.checks.trackers import CLIENTS
 from verl_trgrpo.checks.view import DATA_SET, OWN_MANAGER, OWN_REWARDS, RunView
 from verl_trgrpo.common.extras import install_command
 from verl_trgrpo.common.findings import Finding, Level
@@ -50,8 +51,6 @@ from verl_trgrpo.verl_plugin.cpu import lacking_variables
 _STORAGE = "transfer_queue.backend.SimpleStorage.num_data_storage_units"
 # Packages of the rollout engines.
 _ENGINES = {"vllm": "vllm", "sglang": "sglang", "trtllm": "tensorrt_llm"}
-# Packages of the trackers that veRL imports only when training starts.
-_PACKAGES = {"vemlp_wandb": "volcengine_ml_platform", "tracking": "wandb"}
 _BUILT_IN = ("console", "file")
 # A cluster that is up answers in a few seconds.
 _CLUSTER_SECONDS = 60.0
@@ -173,7 +172,7 @@ def _missing_packages(view: RunView) -> Iterator[tuple[str, str]]:
         )
         yield f"{ROLLOUT}.name", f"{ROLLOUT}.name={engine}: {package} is not installed on this machine; {fix}"
     for name in loggers_of(view.config):
-        package = "" if name in _BUILT_IN else _PACKAGES.get(name, name)
+        package = "" if name in _BUILT_IN else CLIENTS.get(name, name)
         if package and importlib.util.find_spec(package) is None:
             fix = f"pip install {package}, or remove {name} from trainer.logger"
             yield "trainer.logger", f"trainer.logger={name}: {package} is not installed on this machine; {fix}"

@@ -1,13 +1,11 @@
-"""Check each setting by itself: sections, deleted keys, keys without a reader, types, ranges, and names that veRL must know."""
+"""Check each setting by itself: sections, deleted keys, keys without a reader, types and ranges."""
 
 from __future__ import annotations
 
-import importlib
 import importlib.metadata
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
-from fnmatch import fnmatch
 from functools import cache
 from typing import Annotated, Any, get_origin
 
@@ -17,14 +15,11 @@ from omegaconf.errors import OmegaConfBaseException
 from pydantic import TypeAdapter, ValidationError
 
 from verl_trgrpo.checks.tables import full
-from verl_trgrpo.checks.view import OWN_MANAGER, RunView
+from verl_trgrpo.checks.view import RunView
 from verl_trgrpo.common.findings import Finding, Level
-from verl_trgrpo.common.text import as_plain_yaml, as_yaml, did_you_mean
-from verl_trgrpo.data.prompts import TOOLS
+from verl_trgrpo.common.text import as_plain_yaml, as_yaml
 from verl_trgrpo.runs.compose import group_names
 from verl_trgrpo.runs.keys import (
-    LOSS,
-    MANAGER,
     MANAGER_OPTIONS,
     OLD_SECTIONS,
     SHAPING,
@@ -70,7 +65,10 @@ _KEYS: tuple[tuple[Any, str], ...] = (
     (_Count, "rollout.tensor_model_parallel_size rollout.data_parallel_size rollout.max_num_seqs reward.num_workers"),
     (_Count, "rollout.log_prob_max_token_len_per_gpu ref.log_prob_max_token_len_per_gpu rollout.agent.num_workers"),
     (_Count | None, "actor.ppo_micro_batch_size_per_gpu rollout.log_prob_micro_batch_size_per_gpu ray_init.num_cpus"),
-    (_Count | None, "trainer.total_training_steps trainer.max_actor_ckpt_to_keep"),
+    (_Count, "critic.ppo_mini_batch_size critic.ppo_epochs data.filter_overlong_prompts_workers"),
+    (_Count, "rollout.checkpoint_engine.update_weights_bucket_megabytes"),
+    (_Count, "transfer_queue.backend.SimpleStorage.num_data_storage_units"),
+    (_Count | None, "trainer.total_training_steps trainer.max_actor_ckpt_to_keep trainer.max_critic_ckpt_to_keep"),
     (_Count | None, "data.val_batch_size data.gen_batch_size"),
     (_Natural, "trainer.critic_warmup algorithm.filter_groups.max_num_gen_batches"),
     (_Natural, "model.lora_rank data.dataloader_num_workers"),
@@ -84,32 +82,6 @@ _KEYS: tuple[tuple[Any, str], ...] = (
     (_PositiveShare, "rollout.top_p validation.top_p rollout.gpu_memory_utilization"),
 )
 _TYPES = {full(key): kind for kind, keys in _KEYS for key in keys.split()}
-_KL_KINDS = [f"{kind}{plus}" for kind in ("kl", "k1", "abs", "mse", "k2", "low_var_kl", "k3") for plus in ("", "+")]
-# Names by pattern of key; a canary test compares them with veRL's registries.
-KNOWN_NAMES = {
-    "trainer.resume_mode": ("auto", "disable", "resume_path"),
-    # Those of veRL's platforms, and of platforms that plugins may bring.
-    "trainer.device": ("cuda", "npu", "cpu", "xpu", "hpu", "mlu", "musa"),
-    "trainer.v1.trainer_mode": ("sync", "colocate_async", "separate_async"),
-    "data.truncation": ("error", "left", "right", "middle"),
-    "*.strategy": ("fsdp", "fsdp2", "fsdp_turbo", "megatron", "veomni", "torchtitan", "automodel"),
-    "*.rollout.name": ("vllm", "sglang", "trtllm"),
-    "*.rollout.mode": ("async",),
-    "*.rollout.dtype": ("auto", "half", "float16", "bfloat16", "float", "float32"),
-    "*.kl_loss_type": _KL_KINDS,
-    "algorithm.kl_penalty": _KL_KINDS,
-    "*.checkpoint.*_contents": ("model", "optimizer", "extra", "hf_model"),
-    "algorithm.kl_ctrl.type": ("fixed", "adaptive"),
-    "*.loss_agg_mode": (
-        "token-mean", "token-sum", "seq-mean-token-sum", "seq-mean-token-mean", "seq-mean-token-sum-norm",
-    ),
-}  # fmt: skip
-# By optimizer dataclass; the others have no schedule of this name.
-_SCHEDULES = {
-    "AutomodelOptimizerConfig": ("constant", "cosine", "linear", "inverse-square-root"),
-    "FSDPOptimizerConfig": ("constant", "cosine"),
-    "VeOmniOptimizerConfig": ("constant", "cosine"),
-}
 
 
 def section_findings(view: RunView) -> list[Finding]:
@@ -197,7 +169,7 @@ def _moved_findings(config: DictConfig, defaults: DictConfig) -> list[Finding]:
 
 
 def type_findings(view: RunView) -> list[Finding]:
-    """Check the type, the range and, for names, the spelling of every value that differs from its default.
+    """Check the type and the range of every value that differs from its default.
 
     A default is always right, whatever veRL's annotation says. Null is right for numbers and strings that are not in the
     table above: veRL's annotations do not say where its code takes null.
@@ -219,9 +191,16 @@ def type_findings(view: RunView) -> list[Finding]:
                 Finding.error(key, f"{key}={node._value()}: cannot be resolved ({reason}); correct the value")
             )
             continue
-        if found := _type_finding(key, hint, value, default) or _name_finding(config, key, value, default):
+        if found := _type_finding(key, hint, value, default):
             findings.append(found)
     return findings
+
+
+def written_keys(config: DictConfig, defaults: DictConfig) -> Iterator[str]:
+    """Yield the keys whose values differ from their defaults as they are written, and those that have none by default."""
+    for key, section, name, _ in _settings(config, defaults, None, ""):
+        if not node_of(section, name)._is_missing():
+            yield key
 
 
 def _settings(node: DictConfig, defaults: Any, owner: Any, prefix: str) -> Iterator[tuple[str, DictConfig, Any, Any]]:
@@ -284,51 +263,3 @@ def _type_of(default: Any) -> Any:
     if isinstance(default, str):
         return str | int | float | bool  # an experiment may be named 2024
     return dict if isinstance(default, DictConfig) else Any
-
-
-def _name_finding(config: DictConfig, key: str, value: Any, default: Any) -> Finding | None:
-    names = () if value is None and default is None else _names_for(config, key)
-    unknown = [name for name in (value if isinstance(value, list) else [value]) if name not in names]
-    if not names or not unknown:
-        return None
-    return Finding.error(key, f"{key}={as_plain_yaml(value)}: unknown name; {did_you_mean(str(unknown[0]), names)}")
-
-
-def _names_for(config: DictConfig, key: str) -> Sequence[str]:
-    """Return what a key may be; nothing where it is not a name, or one that only another machine knows."""
-    section, _, last = key.rpartition(".")
-    if key == "trainer.logger":
-        from verl.utils.tracking import Tracking
-
-        return [*Tracking.supported_backend, "tracking"]
-    if key in ("algorithm.adv_estimator", f"{LOSS}.loss_mode"):
-        from verl.trainer.ppo.core_algos import ADV_ESTIMATOR_REGISTRY, POLICY_LOSS_REGISTRY
-
-        return sorted(POLICY_LOSS_REGISTRY if last == "loss_mode" else map(str, ADV_ESTIMATOR_REGISTRY))
-    if key == "distillation.distillation_loss.loss_mode":
-        from verl.trainer.distillation.losses import DISTILLATION_LOSS_REGISTRY
-
-        return sorted(DISTILLATION_LOSS_REGISTRY)
-    place = selected(config, f"{MANAGER}.source"), selected(config, f"{MANAGER}.module.path")
-    if key == f"{MANAGER}.name" and (place[0] == "register" or place == ("importlib", OWN_MANAGER)):
-        from verl.experimental.reward_loop.reward_manager.registry import REWARD_MANAGER
-
-        return sorted(REWARD_MANAGER)
-    if key == f"{TOOLS}.format":
-        from verl.experimental.agent_loop.tool_parser import ToolParser
-
-        return sorted(ToolParser._registry)
-    if last == "lr_scheduler_type":
-        return _SCHEDULES.get(str(selected(config, f"{section}._target_")).rpartition(".")[2], ())
-    if last == "optimizer" and (module := selected(config, f"{section}.optimizer_impl")):
-        return _classes_of(module)
-    return next((names for pattern, names in KNOWN_NAMES.items() if fnmatch(key, pattern)), ())
-
-
-def _classes_of(module: Any) -> list[str]:
-    """Return the classes of a module that has optimizers; none where it is not installed here."""
-    try:
-        found = vars(importlib.import_module(module))
-    except Exception:  # an import raises anything
-        return []
-    return sorted(name for name, value in found.items() if isinstance(value, type))

@@ -165,9 +165,10 @@ def validate(options: ValidateOptions) -> int:
 
 def _validated(start: ScriptStart, options: ValidateOptions) -> CheckReport:
     """Check one run, print what was found, and return the report."""
-    from verl_trgrpo.checks import check
+    from verl_trgrpo.checks import check, constructed
     from verl_trgrpo.runs.compose import compose
 
+    constructed.begin()
     if start.line:
         show(f"line {start.line}: python3 -m {start.module}, {count_of(len(start.overrides), 'override')}")
     try:

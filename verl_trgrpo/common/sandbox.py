@@ -13,6 +13,7 @@ CPU time does not depend on how busy the machine is.
 from __future__ import annotations
 
 import contextlib
+import gc
 import importlib
 import json
 import logging
@@ -58,6 +59,7 @@ class Sandbox:
         self.function, self._most_reply, self._renew_after = function, most_reply, renew_after
         self._lock = threading.RLock()
         self._connection: Connection | None = None
+        self._begun: Connection | None = None
         self.process: subprocess.Popen[bytes] | None = None
 
     def ask(self, *arguments: Any, limit: float, renew: bool = False) -> tuple[Any, float]:
@@ -98,10 +100,15 @@ class Sandbox:
                 with contextlib.suppress(ProcessLookupError):
                     os.killpg(self.process.pid, signal.SIGKILL)
                 self.process.wait()
-            self.process = self._connection = None
+            self.process = self._connection = self._begun = None
 
-    def _start(self) -> Connection:
-        self.close()
+    def begin(self) -> None:
+        """Start the process without waiting for it, so that its imports go on beside the work of this one."""
+        with self._lock:
+            if self.process is None:
+                self._begun = self._launch()
+
+    def _launch(self) -> Connection:
         renew_after = str(self._renew_after or sys.maxsize)
         connection, other_end = Pipe()
         with other_end:
@@ -117,6 +124,14 @@ class Sandbox:
                 | {"OPENBLAS_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"},
                 start_new_session=True,  # its worker ends with it, and the terminal's Ctrl-C reaches neither
             )
+        return connection
+
+    def _start(self) -> Connection:
+        connection = self._begun
+        if connection is None:
+            self.close()
+            connection = self._launch()
+        self._begun = None
         reason, unfiltered = "it is not ready in time", ""
         with contextlib.suppress(TimeoutError):
             reason, unfiltered = json.loads(_receive(connection, _START_SECONDS, _MOST_NOTE))
@@ -244,6 +259,7 @@ def main(connection: Connection, name: str, most_reply: int, renew_after: int) -
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     sys.setrecursionlimit(2000)
+    gc.disable()  # a fifth of the time of large imports; what they make stays, and is shared with the workers
     try:
         module_name, _, function_name = name.partition(":")
         module = importlib.import_module(module_name)
@@ -252,6 +268,8 @@ def main(connection: Connection, name: str, most_reply: int, renew_after: int) -
     except Exception as error:
         connection.send_bytes(json.dumps([f"{type(error).__name__}: {error}", ""]).encode())
         return
+    gc.freeze()
+    gc.enable()
     worker = _Worker(function, connection, most_reply)
     connection.send_bytes(json.dumps(["", worker.unfiltered]).encode())
     with contextlib.suppress(EOFError, ConnectionError):

@@ -108,6 +108,9 @@ def main() -> None:
     os.set_inheritable(channel.fileno(), False)  # of two processes that hold it neither could see the other end
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # the launcher's standard output is for its own results
     gc.disable()  # what is imported stays: collections during the imports would take a tenth of their time
+    from verl_trgrpo.checks import constructed
+
+    constructed.begin()
     import verl  # noqa: F401
 
     gc.enable()
@@ -120,6 +123,7 @@ def main() -> None:
         run = channel.recv()
         channel.send(check(run, trains=True))
         close_sandbox()
+        constructed.close()
         arguments, late, inherited = channel.recv()
         os.environ.update(late)
         _take_over(channel, inherited)

@@ -5,20 +5,17 @@ from __future__ import annotations
 import contextlib
 import io
 import re
-import warnings
 from dataclasses import fields
-from pathlib import Path
 from typing import Any
 
 from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf, open_dict
 
-from verl_trgrpo.checks.view import RunView
+from verl_trgrpo.checks.construct.attempt import reason_of
 from verl_trgrpo.common.findings import Finding, messages_of
-from verl_trgrpo.common.text import first_line
 from verl_trgrpo.core import TokenWeighting
 from verl_trgrpo.runs.compose import defaults_of
-from verl_trgrpo.runs.keys import ACTOR, LOSS, MODEL, REF, SHAPING, selected
+from verl_trgrpo.runs.keys import ACTOR, LOSS, MODEL, SHAPING, selected
 from verl_trgrpo.runs.readers import hints_of, located
 from verl_trgrpo.verl_plugin.cpu.vllm import provide_vllm_distribution
 
@@ -27,11 +24,6 @@ _NODES = (
     "algorithm", "actor_rollout_ref.rollout", "distillation", "skip",
     SHAPING, LOSS, ACTOR,
 )  # fmt: skip
-# The model's dataclass imports what this key names. Only workers need the CPU engine, and it imports vLLM.
-_EXTERNAL_LIB = "actor_rollout_ref.model.external_lib"
-_CPU_ENGINE = "verl_trgrpo.verl_plugin.cpu.private_fsdp_engine"
-# Sections whose engine veRL's workers build for FSDP, beside their dataclass.
-_FSDP = (ACTOR, REF)
 # What veRL's worker renames in the options of the reference model before it builds them.
 _REFERENCE_NAMES = {
     "log_prob_micro_batch_size": "ppo_micro_batch_size",
@@ -49,45 +41,42 @@ _UNEXPECTED = re.compile(r"\b(?P<class>\w+)\.__init__\(\) got an unexpected keyw
 _CONFIG_KEY = re.compile(r"\n *full_key: (?P<key>\S+)")
 
 
-def verl_findings(view: RunView) -> list[Finding]:
+def dataclass_findings(config: DictConfig, loss: DictConfig, local: frozenset[str]) -> list[Finding]:
     """Build every dataclass that veRL's driver and workers build, then run ``validate_config`` if all of them can be built.
 
-    The sections of the run's defaults stand in for those that cannot be built while the sections around them are built.
+    Sections of the defaults stand in for those of the policy loss that cannot be built while the sections around them are built.
+
+    Args:
+        config: of the run, which is changed.
+        loss: the section of the policy loss, without settings of the run.
+        local: sections of models whose files are here.
     """
     from verl.trainer.ppo.utils import need_critic, need_reference_policy
 
-    config, defaults = view.config.copy(), view.defaults
-    OmegaConf.set_struct(config, False)
-    OmegaConf.update(config, f"{MODEL}.use_shm", False)  # it would copy the model into memory
-    if selected(config, _EXTERNAL_LIB) == _CPU_ENGINE:
-        OmegaConf.update(config, _EXTERNAL_LIB, None)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        nodes = [node for node in _NODES if "_target_" in (selected(config, node) or {})]
-        if _is_local(config.actor_rollout_ref.model.path):  # it reads the model's files
-            nodes.append("actor_rollout_ref.model")
-        has_critic = need_critic(config) and _is_local(selected(config, "critic.model.path"))
-        if has_critic:
-            nodes.append("critic")
-        findings: list[Finding] = []
-        for key in nodes:
-            node = selected(config, key)
-            found = _build_findings(key, _fields_alone(node) if key == "algorithm" else node)
-            # Where the run's groups are at fault its defaults fail, too, and so does the section around them.
-            inner = [each for each in findings if each.where.startswith(f"{key}.")]
-            reasons = [each.message.removeprefix(f"{each.where}: ") for each in inner]
-            findings += [each for each in found if not any(reason in each.message for reason in reasons)]
-            if found and key.startswith(f"{ACTOR}."):
-                # The default of `shaping=custom` names no shaping either.
-                sound = defaults_of({}) if key == SHAPING else defaults
-                OmegaConf.update(config, key, selected(sound, key), merge=False)
-        if need_reference_policy(config):
-            key = "actor_rollout_ref.ref"
-            findings += [
-                Finding.error(key, _of_reference(found.message)) for found in _build_findings(key, _reference(config))
-            ]
-        findings += [found for each in _FSDP if not findings for found in _engine_findings(config, each)]
-        return findings or _validate_config_findings(config, need_reference_policy(config), has_critic)
+    nodes = [node for node in _NODES if "_target_" in (selected(config, node) or {})]
+    if MODEL in local:  # it reads the model's files
+        nodes.append(MODEL)
+    has_critic = need_critic(config) and "critic.model" in local
+    if has_critic:
+        nodes.append("critic")
+    findings: list[Finding] = []
+    for key in nodes:
+        node = selected(config, key)
+        found = _build_findings(key, _fields_alone(node) if key == "algorithm" else node)
+        # Where the run's groups are at fault its defaults fail, too, and so does the section around them.
+        inner = [each for each in findings if each.where.startswith(f"{key}.")]
+        reasons = [each.message.removeprefix(f"{each.where}: ") for each in inner]
+        findings += [each for each in found if not any(reason in each.message for reason in reasons)]
+        if found and key.startswith(f"{ACTOR}."):
+            # The default of `shaping=custom` names no shaping either.
+            sound = selected(defaults_of({}), SHAPING) if key == SHAPING else loss
+            OmegaConf.update(config, key, sound, merge=False)
+    if need_reference_policy(config):
+        key = "actor_rollout_ref.ref"
+        findings += [
+            Finding.error(key, _of_reference(found.message)) for found in _build_findings(key, reference(config))
+        ]
+    return findings or _validate_config_findings(config, need_reference_policy(config), has_critic)
 
 
 def _fields_alone(node: DictConfig) -> DictConfig:
@@ -103,50 +92,9 @@ def _fields_alone(node: DictConfig) -> DictConfig:
     return node
 
 
-def _engine_findings(config: DictConfig, section: str) -> list[Finding]:
-    """Let veRL read the types of an FSDP engine, and build its optimizer, for a parameter of one number."""
-    import torch
-    from verl.utils.config import omega_conf_to_dataclass
-    from verl.utils.torch_dtypes import PrecisionType
-    from verl.workers.config.optimizer import build_optimizer
-
-    if not str(selected(config, f"{ACTOR}.strategy")).startswith("fsdp"):
-        return []
-    engine, findings = f"{section}.fsdp_config", list[Finding]()
-    types = [
-        f"{engine}.model_dtype",
-        *(f"{engine}.mixed_precision.{name}_dtype" for name in ("param", "reduce", "buffer")),
-    ]
-    for key in types:
-        if (value := selected(config, key)) is not None:
-            try:
-                PrecisionType.to_dtype(value)
-            except Exception as error:
-                findings.append(
-                    Finding.error(key, f"{key}={value}: veRL's workers fail ({error}); set fp32, bf16 or fp16")
-                )
-    key = f"{section}.optim"
-    if selected(config, key):
-        try:
-            build_optimizer([torch.nn.Parameter(torch.zeros(1))], omega_conf_to_dataclass(selected(config, key)))
-        except ImportError as error:
-            findings.append(Finding.not_checked(key, f"{key}: not built here ({first_line(error)})"))
-        except Exception as error:  # of any optimizer
-            reason = first_line(error)
-            findings.append(
-                Finding.error(key, f"{key}: veRL's workers cannot build the optimizer ({reason}); correct the setting")
-            )
-    return findings
-
-
-def _is_local(name: Any) -> bool:
-    """Return True for a directory of this machine; veRL would ask a hub for another name while it builds the dataclass."""
-    return Path(str(name)).expanduser().is_dir()
-
-
-def _reference(config: DictConfig) -> DictConfig:
-    config = config.copy()
-    ref = config.actor_rollout_ref.ref
+def reference(config: DictConfig) -> DictConfig:
+    """Return the section of the reference model with the names under which veRL's worker builds it."""
+    ref = config.actor_rollout_ref.ref.copy()
     with open_dict(ref):
         for old, new in _REFERENCE_NAMES.items():
             ref[new] = ref.pop(old, None)
@@ -182,6 +130,8 @@ def _validate_config_findings(config: DictConfig, has_reference: bool, has_criti
     if config.actor_rollout_ref.actor.strategy != "megatron":
         config.trainer.n_gpus_per_node = config.trainer.nnodes = 1
         config.data.train_batch_size = config.actor_rollout_ref.actor.ppo_mini_batch_size = 1
+        if "critic" in config:
+            config.critic.ppo_mini_batch_size = 1
         for section, name in _OLD_SIZES:
             node = selected(config, section)
             if node.get(name) is not None and node.get(f"{name}_per_gpu") is None:
@@ -207,7 +157,7 @@ def _reasons(error: BaseException) -> list[str]:
     while isinstance(error, HydraException) and error.__cause__ is not None:
         error = error.__cause__
     messages = []
-    for message in messages_of(error):
+    for message in messages_of(error) if str(error) else [reason_of(error)]:
         if found := _UNEXPECTED.search(message):
             fix = "remove the key, or correct the settings name"
             if found["name"] in {option.name for option in fields(TokenWeighting)}:

@@ -1,0 +1,88 @@
+"""Try to build one thing, and say in its owner's words why that fails."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import io
+import re
+import traceback
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+from pydantic import ValidationError
+
+from verl_trgrpo.common.findings import Finding
+from verl_trgrpo.common.text import as_plain_yaml, first_line
+
+# What the rights of the sandbox refuse.
+_REFUSED = {errno.EPERM, errno.EACCES, errno.EAGAIN, errno.EFBIG}
+_USAGE = re.compile(r"^.*: error: (?P<reason>.*)", re.DOTALL | re.MULTILINE)
+
+
+class UsageError(ValueError):
+    """What a parser of command lines says before it ends the process."""
+
+
+def attempt(key: str, value: Any, build: Callable[[], object], owner: str, fix: str) -> list[Finding]:
+    """Build something, and return why it cannot be built: an error, or "not checked" where this machine is the reason.
+
+    Args:
+        key: the setting that is tried.
+        value: its value.
+        build: what the owner does with the value.
+        owner: who does it.
+        fix: what to do where the owner refuses the value.
+    """
+    try:
+        built_quietly(build)
+    except MemoryError:
+        raise
+    except Exception as error:
+        reason = reason_of(error)
+        if is_of_machine(error):
+            return [Finding.not_checked(key, f"{key}={as_plain_yaml(value)}: cannot be tried here ({reason})")]
+        return [Finding.error(key, f"{key}={as_plain_yaml(value)}: {owner} refuses the value ({reason}); {fix}")]
+    return []
+
+
+def built_quietly(build: Callable[[], object]) -> object:
+    """Return what `build` returns; whatever it prints is dropped, and the end of a process is an exception.
+
+    Raises:
+        UsageError: a parser of command lines refuses an argument.
+    """
+    said = io.StringIO()
+    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(said), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            return build()
+        except SystemExit as end:
+            found = _USAGE.search(said.getvalue())
+            raise UsageError(found["reason"].strip() if found else f"ends the process with {end.code}") from end
+
+
+def reason_of(error: BaseException) -> str:
+    """Return the message of an error in one line: of pydantic's, the parts that were wrong; the source of a bare assertion."""
+    if isinstance(error, ValidationError):
+        parts = [(".".join(map(str, each["loc"])), each["msg"]) for each in error.errors()]
+        return "; ".join(f"{place}: {reason}" if place else reason for place, reason in parts)
+    if not str(error) and (frames := traceback.extract_tb(error.__traceback__)) and frames[-1].line:
+        return frames[-1].line
+    return first_line(error)
+
+
+def is_of_machine(error: BaseException) -> bool:
+    """Return True for an error that says nothing about the setting.
+
+    A package is missing, the process may not do what is needed, or vLLM is built for another device than the run's.
+    """
+    while error:
+        device = any("/vllm/platforms/" in frame.filename for frame in traceback.extract_tb(error.__traceback__))
+        if isinstance(error, ImportError) or device or (isinstance(error, OSError) and error.errno in _REFUSED):
+            return True
+        if isinstance(error, RuntimeError) and "start new thread" in str(error):
+            return True
+        error = error.__cause__ or error.__context__  # type: ignore[assignment]
+    return False
