@@ -234,7 +234,7 @@ def load_policy(path: str | Path, device: str, config: DictConfig | None = None)
     except (OSError, ValueError, RuntimeError, AssertionError) as error:
         raise ValueError(f"cannot load {path} on device {device!r}: {first_line(error)}") from error
     ends = model.generation_config.eos_token_id if model.generation_config else None
-    if ends is None and (ends := tokenizer.eos_token_id) is None:
+    if ends is None and not (ends := [*tokenizer.end_tokens]):
         raise ValueError(f"{path} has no end token, so responses would not end; set eos_token_id in its config.json")
     model.generation_config = GenerationConfig(eos_token_id=ends)
     if model._is_stateful:

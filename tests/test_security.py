@@ -148,7 +148,7 @@ OPENINGS = {
     "common/seccomp.py": {"read_text": OWN},
     "common/text.py": {"read_text": OWN},
     "curation/decontaminate.py": {"ParquetFile": OPENED},
-    "data/renderer.py": {"from_pretrained hf_tokenizer hf_processor": LOOKED_AT},
+    "data/renderer.py": {"from_pretrained from_pretrained hf_tokenizer hf_processor": LOOKED_AT},
     "data/rows.py": {"ParquetFile": OPENED},
     "data/sources.py": {"load_dataset": "a data set of the hub, by its name", "from_file": LOOKED_AT},
     "data/verl_files.py": {"ParquetFile": OPENED, "JsonDatasetReader read()": LOOKED_AT},

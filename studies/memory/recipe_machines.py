@@ -38,7 +38,7 @@ def verdicts(recipe: str) -> Iterator[tuple[int, int, str]]:
             continue
         setup = setup_of(partial(selected, config), bool(selected(config, f"{ACTOR}.use_kl_loss")), False)
         for gb in CARDS:
-            yield number, gb, memory_verdict(Plan(shape_of(MODELS[recipe]), setup, gb, ADAMW)).kind
+            yield number, gb, memory_verdict(Plan(shape_of(MODELS[recipe], setup.lora_rank), setup, gb, ADAMW)).kind
 
 
 def line_of(recipe: str) -> str:
@@ -82,7 +82,7 @@ def smallest(size: str, more: tuple[str, ...], gb: int) -> str:
                 usual, cards_of_a_node=min(number, 8), nodes=max(1, number // 8), shards=number, tensor_parallel=parallel,
                 responses=max(1, 1024 // number), step_responses=max(1, 1024 // number),
             )  # fmt: skip
-            plan = Plan(shape_of(f"Qwen2.5-{size}"), setup, gb, ADAMW)
+            plan = Plan(shape_of(f"Qwen2.5-{size}", setup.lora_rank), setup, gb, ADAMW)
             if memory_verdict(plan).kind == FITS:
                 return f"{number}" + (f" (tensor parallel {parallel})" if parallel > 1 else "")
     return "more than 32"

@@ -66,10 +66,6 @@ def test_several_are_found_at_once(view):
     assert summary(batch_findings(view(*wrong, rows=7))) == [(key, Level.ERROR) for key in keys]
 
 
-def test_megatron_is_not_checked(view):
-    assert summary(batch_findings(view(f"{ACTOR}.strategy=megatron"))) == [(f"{ACTOR}.strategy", Level.NOT_CHECKED)]
-
-
 @pytest.mark.parametrize(
     ("asked", "rows", "steps"),
     [("null", 130, 6), ("null", None, None), (5, None, 5), (5, 130, 5), (1000, None, 1000), (1000, 130, 6)],

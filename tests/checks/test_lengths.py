@@ -10,7 +10,7 @@ from tests.checks.validation import summary
 from tests.conftest import composed
 from tests.data.checked_files import user, write
 from verl_trgrpo.checks import data_files
-from verl_trgrpo.checks.data_files import first_prompt, length_findings
+from verl_trgrpo.checks.data_files import first_prompt, length_findings, turn_findings
 from verl_trgrpo.checks.sizes import LENGTHS, token_findings
 from verl_trgrpo.checks.tables import rule_findings
 from verl_trgrpo.checks.view import RunView
@@ -187,3 +187,24 @@ def test_the_first_prompt_is_what_the_model_sees(tmp_path):
     assert (shown["agent"], shown["row"]) == ("single_turn_agent", 0)
     assert shown["text"].startswith("Alice") and shown["text"].endswith("x" * 40) and shown["tokens"] > 0
     assert shown_prompt(MODEL, "data.train_files=none.parquet") is None
+
+
+def test_a_turn_that_ends_with_a_token_that_ends_no_response_is_a_warning(tmp_path):
+    """The template writes <|im_end|>, token 2."""
+    copied = shutil.copytree(CHECKPOINT, tmp_path / "model")
+
+    def found(ends, *overrides):
+        first = json.loads((CHECKPOINT / "tokenizer.json").read_text())["added_tokens"][0]["content"]
+        settings = json.loads((CHECKPOINT / "tokenizer_config.json").read_text())
+        (copied / "tokenizer_config.json").write_text(json.dumps(settings | {"eos_token": first}))
+        (copied / "generation_config.json").write_text(json.dumps({"eos_token_id": ends}))
+        write(tmp_path / "few.parquet", [chat(3)])
+        files = [f"data.{split}_files={tmp_path / 'few.parquet'}" for split in ("train", "val")]
+        view = RunView(composed([*files, f"actor_rollout_ref.model.path={copied}", *overrides]))
+        return turn_findings(view)
+
+    [warning] = found(0)
+    assert (warning.where, warning.level) == ("actor_rollout_ref.model.path", Level.WARNING)
+    assert "'<|im_end|>' (2)" in warning.message and '"eos_token_id": [0, 2]' in warning.message
+    assert found([0, 2]) == found(2) == []
+    assert found(0, "+actor_rollout_ref.model.custom_chat_template='{{ messages[0].content }}'") == []

@@ -35,13 +35,14 @@ CASES = {
         ([f"{ACTOR}.policy_loss.kl=literal", f"{ACTOR}.use_kl_loss=true"], f"{ACTOR}.policy_loss.kl", WARNING, "literal"),
     "temperature_of_weights": ([f"{ROLLOUT}.temperature=0.5"], f"{ROLLOUT}.temperature", WARNING, "token weights"),
     "remax_on_v1":
-        (["algorithm.adv_estimator=remax"], "algorithm.adv_estimator", ERROR, "algorithm=rloo, or set trainer.use_v1=false"),
+        (["algorithm.adv_estimator=remax"], "algorithm.adv_estimator", ERROR,
+         "algorithm=rloo in its place, or set trainer.use_v1=false"),
     "gdpo_on_v1": (["algorithm.adv_estimator=gdpo"],
-     "algorithm.adv_estimator", ERROR, "algorithm=gdpo of examples/more_methods, or set trainer.use_v1=false"),
+     "algorithm.adv_estimator", ERROR, "algorithm=gdpo of examples/more_methods in its place, or set trainer.use_v1=false"),
     "otb_on_v1": (["algorithm.adv_estimator=optimal_token_baseline"],
-     "algorithm.adv_estimator", ERROR, "algorithm=opo, or set trainer.use_v1=false"),
+     "algorithm.adv_estimator", ERROR, "algorithm=opo in its place, or set trainer.use_v1=false"),
     "tir_otb_on_v1": (["algorithm.adv_estimator=tir_optimal_token_baseline"],
-     "algorithm.adv_estimator", ERROR, "algorithm=opo, or set trainer.use_v1=false"),
+     "algorithm.adv_estimator", ERROR, "algorithm=opo in its place, or set trainer.use_v1=false"),
     "geo_mean_dynamic_batches": (
         ["algorithm=gmpo", f"{ACTOR}.use_dynamic_bsz=true", f"{ROLLOUT}.log_prob_use_dynamic_bsz=true",
          f"{ACTOR}.ppo_micro_batch_size_per_gpu=2048"],
@@ -76,7 +77,8 @@ CASES = {
         (["reward.reward_manager.source=register"], "reward.reward_manager.name", WARNING, "source=register"),
     "importance_not_corrected": ([f"{CORRECTION}.rollout_is=token", f"{CORRECTION}.bypass_mode=true"],
      f"{CORRECTION}.rollout_is", WARNING, "bypass_mode=true"),
-    "rejection_not_corrected": ([f"{CORRECTION}.rollout_rs=token_k1", f"{ROLLOUT}.calculate_log_probs=false"],
+    "rejection_not_corrected": (
+        [f"{CORRECTION}.rollout_rs=token_k1", f"{CORRECTION}.rollout_rs_threshold=2.0", f"{ROLLOUT}.calculate_log_probs=false"],
      f"{CORRECTION}.rollout_rs", WARNING, "calculate_log_probs=false"),
     "importance_without_threshold": ([f"{CORRECTION}.rollout_is=token", f"{CORRECTION}.rollout_is_threshold=null"],
      f"{CORRECTION}.rollout_is", WARNING, "rollout_is_threshold=null"),
@@ -112,9 +114,10 @@ CASES = {
     "sum_norm_of_micro_batches":
         ([f"{ACTOR}.loss_agg_mode=seq-mean-token-sum-norm"], f"{ACTOR}.loss_agg_mode", WARNING, "loss_scale_factor=null"),
     "micro_batch_of_all_gpus":
-        ([f"{ACTOR}.ppo_micro_batch_size=8"], f"{ACTOR}.ppo_micro_batch_size", ERROR, "ppo_micro_batch_size_per_gpu"),
-    "log_prob_batch_of_all_gpus": ([f"{ROLLOUT}.log_prob_micro_batch_size=8"],
-     f"{ROLLOUT}.log_prob_micro_batch_size", ERROR, "log_prob_micro_batch_size_per_gpu"),
+        ([f"{ACTOR}.ppo_micro_batch_size=8", "trainer.n_gpus_per_node=4"],
+         f"{ACTOR}.ppo_micro_batch_size", ERROR, "ppo_micro_batch_size_per_gpu=2,"),
+    "log_prob_batch_of_all_gpus": ([f"{ROLLOUT}.log_prob_micro_batch_size=8", "trainer.n_gpus_per_node=16"],
+     f"{ROLLOUT}.log_prob_micro_batch_size", ERROR, "log_prob_micro_batch_size_per_gpu=1,"),
     "filter_without_end": ([*FILTER, "algorithm.filter_groups.max_num_gen_batches=10"],
      "algorithm.filter_groups.max_num_gen_batches", WARNING, "max_inflight_gen_batches"),
     "filter_metric":

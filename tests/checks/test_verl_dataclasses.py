@@ -49,6 +49,20 @@ def test_token_weights_with_a_loss_that_ignores_them_are_an_error(sound_run):
     assert finding.where == LOSS and "normalize" in finding.message and "shaping=sigmoid" in finding.message
 
 
+def test_an_option_of_an_own_estimator_is_no_mistake(sound_run, tmp_path, monkeypatch):
+    """veRL hands the section to the estimator without building its dataclass; that of the user's own checks its options."""
+    (tmp_path / "my_options.py").write_text(
+        "from dataclasses import dataclass\nfrom verl.trainer.config import AlgoConfig\n"
+        "@dataclass\nclass Mine(AlgoConfig):\n    share: float = 1.0\n"
+        "    def __post_init__(self):\n        if self.share > 1:\n            raise ValueError('share must be at most 1')\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    own = ["algorithm._target_=my_options.Mine", "+algorithm.my_option=3"]
+    assert findings(sound_run, "+algorithm.my_option=3") == findings(sound_run, *own, "+algorithm.share=0.5") == []
+    [found] = findings(sound_run, *own, "+algorithm.share=2")
+    assert found.where == "algorithm" and "share must be at most 1" in found.message
+
+
 def test_an_actor_without_a_micro_batch_is_an_error(sound_run):
     [finding] = findings(sound_run, f"{ACTOR}.ppo_micro_batch_size_per_gpu=null", f"{ACTOR}.use_dynamic_bsz=false")
     assert finding.where == ACTOR and "ppo_micro_batch_size_per_gpu" in finding.message

@@ -77,7 +77,8 @@ def packed(name: str, folder: Path) -> None:
 
 
 def test_the_judge_works_where_nothing_of_a_training_is_installed(wheel, tmp_path):
-    packed("mpmath", tmp_path)
+    for name in ("lark", "mpmath"):
+        packed(name, tmp_path)
     shutil.copy(wheel, tmp_path)
     venv.create(tmp_path / "env", with_pip=False)
     python = tmp_path / "env/bin/python"
@@ -95,4 +96,4 @@ def test_the_judge_works_where_nothing_of_a_training_is_installed(wheel, tmp_pat
         [python, "-c", code], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
     )
     assert result.returncode == 0, result.stderr
-    assert result.stdout.splitlines() == ["[True, False]", "['mpmath', 'verl-trgrpo']", "set()"]
+    assert result.stdout.splitlines() == ["[True, False]", "['lark', 'mpmath', 'verl-trgrpo']", "set()"]

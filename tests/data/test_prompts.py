@@ -1,6 +1,7 @@
 """Token ids and agent loop of a row: those of veRL's own data set and agent loops, which run here up to the first request."""
 
 import asyncio
+import json
 import shutil
 
 import pyarrow as pa
@@ -166,3 +167,43 @@ def test_tools_whose_schema_is_python_code_are_not_executed(tmp_path):
     (tmp_path / "tools.yaml").write_text("- 1")
     with pytest.raises(InvalidInputError, match=r"tools\.yaml"):
         tool_schemas(composed([f"{key}.tool_config_path={tmp_path}/tools.yaml"]).config, section)
+
+
+@pytest.fixture
+def model(tmp_path):
+    """``model(ends)``: a copy of the demonstration's model whose tokenizer ends with token 0, and its files with `ends`."""
+
+    def made(ends, file="generation_config.json"):
+        copied = shutil.copytree(CHECKPOINT, tmp_path / "model", dirs_exist_ok=True)
+        settings = json.loads((copied / "tokenizer_config.json").read_text())
+        first = open_tokenizer(str(CHECKPOINT), False).convert_ids_to_tokens(0)
+        (copied / "tokenizer_config.json").write_text(json.dumps(settings | {"eos_token": first}))
+        (copied / "generation_config.json").unlink()
+        config = json.loads((copied / "config.json").read_text()) | {"eos_token_id": None}
+        (copied / "config.json").write_text(json.dumps(config))
+        written = json.loads((copied / file).read_text()) if (copied / file).is_file() else {}
+        (copied / file).write_text(json.dumps(written | {"eos_token_id": ends}))
+        return copied
+
+    return made
+
+
+def prompts_of(directory):
+    return RolloutPrompts(composed([f"{MODEL}.path={directory}"]).config)
+
+
+@pytest.mark.parametrize("file", ["generation_config.json", "config.json"])
+@pytest.mark.parametrize("ends", [0, 2, [1, 2], None])
+def test_a_response_ends_where_vllm_ends_it(model, ends, file):
+    from vllm import SamplingParams
+    from vllm.transformers_utils.config import try_get_generation_config
+
+    directory = model(ends, file)
+    sampling, generation = SamplingParams(), try_get_generation_config(str(directory), trust_remote_code=False)
+    sampling.update_from_generation_config(generation.to_diff_dict(), eos_token_id=0)
+    assert prompts_of(directory).tokenizer.end_tokens == sampling.all_stop_token_ids
+
+
+def test_what_ends_a_turn_is_what_the_template_writes_behind_an_answer(model):
+    ends, behind = prompts_of(model([0])).turn()
+    assert [*ends] == [0] and next(iter(behind.items())) == (2, "<|im_end|>")

@@ -7,10 +7,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.data.checked_files import clean, results, row, truth, write
-from verl_trgrpo.common.findings import Level
+from verl_trgrpo.common.findings import InvalidInputError, Level
+from verl_trgrpo.curation.data_check import CheckOptions
+from verl_trgrpo.curation.decontaminate import ContaminationOptions
 from verl_trgrpo.data.questions.columns import RESERVED_COLUMNS, column_remarks, fits_together
 from verl_trgrpo.data.rows import UnreadableFileError
 from verl_trgrpo.data.verl_files import open_as_verl
+from verl_trgrpo.evaluation.options import EvalOptions
 
 
 def described(path, **features):
@@ -145,3 +148,21 @@ def test_a_schema_with_a_name_twice_is_refused():
     names = ["prompt", "data_source", "reward_model", "extra_info", "x", "x"]
     [(_, level, message)] = column_remarks(pa.schema([(name, pa.null()) for name in names]))
     assert level is Level.ERROR and "x" in message
+
+
+def test_every_door_takes_the_pattern_that_verl_takes(tmp_path):
+    (tmp_path / "of a run").mkdir()
+    names = [write(tmp_path / "of a run" / f"{name}.parquet", clean(name, 3)) for name in ("a", "b")]
+    other, pattern = write(tmp_path / "c.parquet", clean("c", 3)), tmp_path / "of a run" / "*.parquet"
+    assert CheckOptions(train=(pattern,), test=(other,)).train == (*names,)
+    assert EvalOptions(model="m", data=(other, pattern)).data == (other, *names)
+    assert ContaminationOptions(other, (pattern,)).against == (*names,)
+    for given, part in ((tmp_path / "of a run", "*.parquet"), (tmp_path / "none*.parquet", "no file matches")):
+        for door in (
+            lambda path: CheckOptions(train=(path,)),
+            lambda path: EvalOptions(model="m", data=(path,)),
+            lambda path: ContaminationOptions(other, (path,)),
+        ):
+            with pytest.raises(InvalidInputError) as raised:
+                door(given)
+            assert part in str(raised.value)

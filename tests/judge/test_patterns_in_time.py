@@ -1,4 +1,4 @@
-"""Gaps in an answer are read in proportion to their length, before patterns read what is between them."""
+"""Gaps and clauses in an answer are read in proportion to their length."""
 
 import pytest
 
@@ -11,3 +11,21 @@ from verl_trgrpo.judge import judge_answer
 def test_white_space_in_an_answer_is_read_in_proportion_to_it(gap):
     with counted("verl_trgrpo.judge") as work:
         assert not grows(lambda size: work.of(judge_answer, rf"\boxed{{5{repeated(gap, size)}x}}", "5"))
+
+
+@pytest.mark.parametrize(
+    "clause",
+    [
+        r"1\text{ if }n=1,",
+        r"\text{ for all }x",
+        r"(c\text{ constant)}",
+        "(1)",
+        r"\text{is }",
+        r"n\equiv1,",
+        r"k\in\mathbb{Z},",
+    ],
+)
+def test_clauses_of_an_answer_are_read_in_proportion_to_it(clause):
+    judge_answer(r"\boxed{5\text{ if }n=1}", "5")  # makes the parser
+    with counted("verl_trgrpo.judge") as work:
+        assert not grows(lambda size: work.of(judge_answer, rf"\boxed{{5{repeated(clause, size)}x}}", "5"))

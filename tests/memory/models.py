@@ -9,7 +9,7 @@ from tests.conftest import composed
 from verl_trgrpo.checks.view import RunView
 from verl_trgrpo.memory.plan import Plan
 from verl_trgrpo.memory.setup import Setup, setup_of
-from verl_trgrpo.memory.shape import model_shape
+from verl_trgrpo.memory.shape import ModelShape, model_shape
 
 ROOT = Path(__file__).parents[2]
 MODELS = json.loads((ROOT / "studies/memory/models.json").read_text())
@@ -24,7 +24,12 @@ USUAL = (
     f"{A}.rollout.gpu_memory_utilization=0.5", f"{A}.actor.ppo_mini_batch_size=64",
     f"{A}.actor.use_dynamic_bsz=true", f"{A}.actor.ppo_max_token_len_per_gpu=16384",
 )  # fmt: skip
-shape_of = functools.cache(lambda name: model_shape(MODELS[name]))
+
+
+@functools.cache
+def shape_of(name: str, rank: int = 0, targets: str | tuple[str, ...] = "all-linear") -> ModelShape:
+    chosen = targets if isinstance(targets, str) else list(targets)
+    return model_shape(MODELS[name], {"r": rank, "target_modules": chosen} if rank else None)
 
 
 def setup(*overrides: str) -> Setup:
@@ -33,7 +38,8 @@ def setup(*overrides: str) -> Setup:
 
 
 def plan(*overrides: str, name: str = "Qwen2.5-7B", gb: float = 80, **changes) -> Plan:
-    return Plan(shape_of(name), dataclasses.replace(setup(*overrides), **changes), gb, ADAMW)
+    made = dataclasses.replace(setup(*overrides), **changes)
+    return Plan(shape_of(name, made.lora_rank), made, gb, ADAMW)
 
 
 def totals(found: Plan, mean: float | None = None) -> dict[str, float]:

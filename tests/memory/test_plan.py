@@ -2,6 +2,7 @@
 
 import math
 
+import numpy as np
 import pytest
 
 from tests.memory.models import A, plan, setup, totals
@@ -14,7 +15,7 @@ P, H, L, V = 7_615_616_512, 3584, 28, 152_064
 OFFLOAD = (f"{A}.actor.fsdp_config.param_offload=true", f"{A}.actor.fsdp_config.optimizer_offload=true")
 CONTEXTS = 2 * CONTEXT.value + COMMUNICATION.value
 PHASES = [
-    "engine start", "cache", "rollout", "weight sync", "log-probabilities", "reference", "update", "optimizer step", "save",
+    "engine start", "cache", "weight sync", "rollout", "log-probabilities", "reference", "update", "optimizer step", "save",
 ]  # fmt: skip
 
 
@@ -107,15 +108,24 @@ def test_tokens_of_a_micro_batch():
     packed = setup()
     assert packed.tokens(MicroBatch(16384, None), 128, 1024) == 16384
     assert packed.tokens(MicroBatch(16384, None), 4, 1024) == 4 * 1024  # no more than there are
-    assert packed.tokens(MicroBatch(None, 8), 128, 500) == 8 * 500
-    split = setup(f"{A}.actor.ulysses_sequence_parallel_size=2")
-    assert split.tokens(MicroBatch(None, 8), 128, 500) == 4 * 500
+    assert packed.tokens(MicroBatch(None, 64), 128, 4000) == 64 * 4096  # at most the allowed length
     padded = setup(f"{A}.model.use_remove_padding=false")
     expected = 500 * sum(1 / n for n in range(1, 5))  # the longest of four exponential lengths
     assert padded.tokens(MicroBatch(None, 4), 128, 500) == pytest.approx(4 * expected, rel=0.02)
     assert padded.tokens(MicroBatch(None, 64), 128, 4000) == 64 * 4096  # at most the allowed length
     # A budget of tokens holds more short responses, each padded to the longest.
     assert padded.tokens(MicroBatch(16384, None), 10**6, 512) > 3 * 16384
+
+
+@pytest.mark.parametrize(("responses", "split"), [(8, 1), (32, 1), (8, 2)])
+def test_the_micro_batch_with_the_most_tokens_counts(responses, split):
+    run = setup(f"{A}.actor.ulysses_sequence_parallel_size={split}")
+    cuts = run.cards // split * run.step_responses // responses
+    drawn = np.random.default_rng(0).exponential(300, (2000, cuts, responses)).sum(-1).max(-1).mean() / split
+    assert run.tokens(MicroBatch(None, responses), run.step_responses, 300) == pytest.approx(drawn, rel=0.12)
+    alone = setup(f"{A}.actor.ulysses_sequence_parallel_size={split}", "data.train_batch_size=1", "trainer.n_gpus_per_node=1",
+                  f"{A}.rollout.n={responses}") if split == 1 else None  # fmt: skip
+    assert alone is None or alone.tokens(MicroBatch(None, responses), responses, 300) == responses * 300
 
 
 def test_constants_have_source_and_error():

@@ -46,11 +46,22 @@ def test_experts_count_whole_and_compute_in_part():
 
 
 def test_adapters_of_all_linear_maps():
-    c, shape = MODELS["Qwen2.5-0.5B"], shape_of("Qwen2.5-0.5B")
+    c, name = MODELS["Qwen2.5-0.5B"], "Qwen2.5-0.5B"
     h, f, narrow = c["hidden_size"], c["intermediate_size"], 128
     each = 2 * (h + h) + 2 * (h + narrow) + 3 * (h + f)
-    assert shape.adapter(32) == c["num_hidden_layers"] * 32 * each
-    assert shape.adapter(32, ["q_proj"]) == c["num_hidden_layers"] * 32 * 2 * h
+    assert shape_of(name).adapter == 0
+    assert shape_of(name, 32).adapter == c["num_hidden_layers"] * 32 * each
+    assert shape_of(name, 32, ("q_proj",)).adapter == c["num_hidden_layers"] * 32 * 2 * h
+    assert shape_of(name, 32).parameters == shape_of(name).parameters
+
+
+def test_adapters_take_activations_of_their_own():
+    """Each adapter keeps its map's input and adds a copy of its map's output to it; the base's inputs are not kept."""
+    without, all_linear, few = (
+        shape_of("Qwen2.5-0.5B", rank, ("q_proj",) if rank == 8 else "all-linear") for rank in (0, 32, 8)
+    )
+    assert all_linear.inside > without.inside
+    assert few.saved < without.saved < all_linear.saved
 
 
 @pytest.mark.parametrize(

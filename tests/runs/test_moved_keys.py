@@ -124,3 +124,48 @@ def test_spelling_counts_within_a_section_alone():
     assert hint_of("actor_rollout_ref.actor.beta", known) == ""
     assert hint_of("actor_rollout_ref.actor.betas", known) == "did you mean actor_rollout_ref.actor.optim.betas?"
     assert hint_of("seed", known) == "did you mean data.seed?"
+
+
+def test_a_misspelled_key_never_becomes_a_key_that_nothing_has(configurations):
+    """Of the last word of each key two letters change places; what the hint asks for exists, and is nearly always that key."""
+    known, right, tried = flat(configurations[""]), 0, 0
+    for key in sorted(known):
+        head, _, last = key.rpartition(".")
+        middle = len(last) // 2
+        wrong = f"{head}.{last[: middle - 1]}{last[middle]}{last[middle - 1]}{last[middle + 1 :]}"
+        if not head or len(last) < 4 or last == "_target_" or wrong in known or wrong == key:
+            continue
+        asked = re.findall(r"did you mean \+?([\w.@-]+)\?", hint_of(wrong, known))
+        assert all(each in known for each in asked), (wrong, asked)
+        tried, right = tried + 1, right + (key in asked)
+    assert tried > 500 and right > 0.8 * tried
+
+
+@pytest.mark.parametrize(
+    ("word", "said"),
+    [
+        # Another program's section: a name that veRL has elsewhere is not meant.
+        ("actor_rollout_ref.agent_of_mine.max_prompt_length=1", "no counterpart is known"),
+        ("mine.max_prompt_length=1", "no counterpart is known"),
+        ("data.max_promt_length=1", "did you mean data.max_prompt_length?"),
+        ("trainer.debug=1", "no counterpart is known"),
+        ("reward_model.reward_kwargs.nosuch=1", "no counterpart, nothing in veRL reads reward.reward_kwargs.nosuch"),
+        ("reward_model.reward_kwargs.max_resp_len=1", "did you mean +reward.reward_kwargs.max_resp_len?"),
+        ("rollout.n_gpus_per_node=4", "did you mean actor_rollout_ref.rollout.n_gpus_per_node?"),
+        ("async_training.trigger_parameter_sync_step=4", "trainer.v1.separate_async.parameter_sync_step?"),
+        ("async_training.partial_rollout=true", "no counterpart, trainer.v1.trainer_mode=separate_async"),
+    ],
+)
+def test_a_hint_is_given_for_what_has_a_reader_and_means_the_same(word, said):
+    with pytest.raises(InvalidInputError) as raised:
+        compose("ppo_trainer", [word, "trainer.nosuch=1"])
+    [message] = [each for each in raised.value.messages if not each.startswith("trainer.nosuch")]
+    assert said in message
+
+
+def test_old_keys_that_verl_s_configuration_still_has_are_named_beside_the_unknown_ones():
+    old = ["reward_model.enable=true", "actor_rollout_ref.actor.grad_clip=1.0"]
+    with pytest.raises(InvalidInputError) as raised:
+        compose("ppo_trainer", [*old, "trainer.nosuch=1"])
+    assert [each.partition(":")[0] for each in raised.value.messages[1:]] == [each.partition("=")[0] for each in old]
+    compose("ppo_trainer", old)  # alone, the check of the first stage names them

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from verl_trgrpo.common.findings import InvalidInputError, Level
+from verl_trgrpo.runs.compose import compose
 from verl_trgrpo.shell.starts import main_arguments, read_script
 
 MAIN = "python3 -m verl.trainer.main_ppo"
@@ -124,11 +125,57 @@ def test_a_configuration_of_the_scripts_own_is_a_file(tmp_path):
     assert (start.source, start.overrides) == (tmp_path / "mine.yaml", ("data.seed=1",))
 
 
+@pytest.mark.parametrize(
+    ("name", "source"), [("mine", "ppo_trainer"), ("ppo_megatron_trainer", "ppo_megatron_trainer")]
+)
+def test_a_configuration_that_is_not_here_is_named_and_the_arguments_are_read(tmp_path, name, source):
+    [start] = read(tmp_path, f"{MAIN} --config-path=$PWD/none --config-name={name} data.seed=1")
+    assert (start.source, start.overrides) == (source, ("data.seed=1",))
+    [finding] = start.findings
+    assert finding.level is Level.ERROR and f"none/{name}.yaml is not here" in finding.message
+
+
+def test_a_script_of_easyr1_is_read(tmp_path):
+    [start] = read(tmp_path, "python3 -m verl.trainer.main config=a.yaml worker.actor.global_batch_size=8")
+    assert start.overrides == ("config=a.yaml", "worker.actor.global_batch_size=8")
+    assert "starts verl.trainer.main, which is not here" in start.findings[0].message
+
+
 def test_arguments_are_those_that_hydra_reads():
     assert main_arguments(["a=1", "--config-name", "trgrpo_trainer"]) == ("trgrpo_trainer", ["a=1"])
-    assert (
-        main_arguments(["--config-path=config", "--config-name=ppo_megatron_trainer.yaml"])[0]
-        == "ppo_megatron_trainer.yaml"
-    )
+    for folder in ([], ["--config-path=config"]):  # Hydra takes the name with and without its suffix
+        assert main_arguments([*folder, "--config-name=ppo_megatron_trainer.yaml"])[0] == "ppo_megatron_trainer"
     with pytest.raises(ValueError, match="unrecognized arguments: b=2"):
         main_arguments(["a=1", "--cfg", "job", "b=2"])
+
+
+ASYNCHRONOUS = "experimental.fully_async_policy.fully_async_main"
+
+
+@pytest.mark.parametrize("package", ["verl.", "recipe."])
+def test_of_another_trainer_of_verl_the_keys_are_those_of_its_own_configuration(tmp_path, package):
+    module = f"{package}{ASYNCHRONOUS if package == 'verl.' else ASYNCHRONOUS.removeprefix('experimental.')}"
+    words = "actor_rollout_ref.rollout.n=8 async_training.partial_rollout=false rollout.n_gpus_per_node=4"
+    [start] = read(tmp_path, f"python -m {module} {words} async_training.nosuch=1")
+    assert start.module == f"verl.{ASYNCHRONOUS}" and Path(start.source).stem == "fully_async_ppo_trainer"
+    levels = [finding.level for finding in start.findings]
+    assert levels == [Level.ERROR, Level.NOT_CHECKED][package == "verl." :]
+    assert compose(start.source, start.overrides[:-1]).config.async_training.partial_rollout is False
+    with pytest.raises(InvalidInputError) as raised:
+        compose(start.source, start.overrides)
+    assert [message.partition(":")[0] for message in raised.value.messages] == ["async_training.nosuch"]
+    [start] = read(tmp_path, f"python -m {module} {words} --config-name=fully_async_ppo_megatron_trainer")
+    assert Path(start.source).stem == "fully_async_ppo_megatron_trainer"
+
+
+def test_a_script_that_ends_before_its_training_says_where(tmp_path):
+    with pytest.raises(InvalidInputError) as raised:
+        read(tmp_path, f'if [ -z "$MODEL" ]; then\n  exit 1\nfi\n{MAIN} {SEED}')
+    assert "line 2: ends the script" in str(raised.value)
+    [start] = read(tmp_path, f'if [ -z "$MODEL" ]; then\n  exit 1\nfi\n{MAIN} {SEED}', MODEL="m")
+    assert start.overrides == (SEED,)
+
+
+def test_what_a_program_prints_is_not_a_line_that_cannot_be_read(tmp_path):
+    [start] = read(tmp_path, f'eval "$(conda shell.bash hook)"\n{MAIN} {SEED}')
+    assert (start.overrides, start.findings) == ((SEED,), ())

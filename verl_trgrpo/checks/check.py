@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import copy
+import re
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import partial, reduce
 from typing import Any
 
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf, open_dict
 
 from verl_trgrpo.checks.files import missing_files, model_findings, module_findings
 from verl_trgrpo.checks.settings import key_findings, section_findings, type_findings
@@ -84,10 +86,10 @@ def early_findings(run: ComposedRun, need_files: bool = True) -> list[Finding]:
 
 
 def check(run: ComposedRun, need_files: bool = True, trains: bool = False, gpu_gb: float | None = None) -> CheckReport:
-    """Check a run in stages; a stage with errors ends the check, because later ones rely on it.
+    """Check a run in stages, and report all findings at once. Imports veRL, which takes many seconds.
 
-    All findings of a stage are reported at once. Missing data and models end no stage: later ones do without. Imports veRL,
-    which takes many seconds.
+    Later stages rely on what earlier ones found right: what has an error has its default there, and nothing is said of it again.
+    Later stages do without data and models that are missing.
 
     Args:
         run: the composed run.
@@ -101,10 +103,8 @@ def check(run: ComposedRun, need_files: bool = True, trains: bool = False, gpu_g
     without = missing_files(RunView(run, need_files=False))
     absent = {each.message for each in without if each.level is Level.NOT_CHECKED}
     for stage, checks in _stages().items():
-        if any(each.level is Level.ERROR and each.message not in absent for each in findings):
-            findings.append(Finding.not_checked(stage, f"{stage}: not checked until the errors are fixed"))
-        else:
-            findings += [each for run_check in checks for each in run_check(view)]
+        broken = {each.where for each in findings if each.level is Level.ERROR and each.message not in absent}
+        findings += _found_beside(broken, view, stage, checks) if broken else [f for each in checks for f in each(view)]
     findings.sort(key=lambda each: [*Level].index(each.level))
     memory = tuple(view.memory.lines()) if "memory" in vars(view) else ()
     if any(each.level is Level.ERROR for each in findings):
@@ -114,12 +114,56 @@ def check(run: ComposedRun, need_files: bool = True, trains: bool = False, gpu_g
     return CheckReport(run.config, tuple(findings), view.steps, first_prompt(view), memory)
 
 
+def _found_beside(broken: Collection[str], view: RunView, stage: str, checks: Sequence[Check]) -> list[Finding]:
+    """Return what the checks of a stage find in a run whose broken settings have their defaults, and that is not about these."""
+    left = Finding.not_checked(stage, f"{stage}: not all checked until the errors are fixed")
+    try:
+        stand_in = _with_defaults(view, broken)
+    except KeyError:
+        return [left]
+    found = list[Finding]()
+    for run_check in checks:
+        try:
+            found += run_check(stand_in)
+        except Exception:  # veRL's own defaults do not construct everything
+            found.append(left)
+    return [each for each in dict.fromkeys(found) if not _about(each, broken)]
+
+
+def _with_defaults(view: RunView, broken: Collection[str]) -> RunView:
+    """Return the view of a run whose broken settings have their defaults; those that have none are left out.
+
+    Raises:
+        KeyError: one of `broken` is not a dotted key of the configuration.
+    """
+    config, defaults = copy.deepcopy(view.config), OmegaConf.to_container(view.run.defaults, resolve=False)
+    with open_dict(config):
+        for key in sorted(broken):
+            section, _, name = key.rpartition(".")
+            parent = OmegaConf.select(config, section) if section else config
+            if not isinstance(parent, DictConfig) or name not in parent:
+                raise KeyError(key)
+            try:
+                parent[name] = reduce(lambda part, word: part[word], key.split("."), defaults)
+            except (KeyError, TypeError):
+                del parent[name]
+    return RunView(replace(view.run, config=config), need_files=False, trains=view.trains, gpu_gb=view.gpu_gb)
+
+
+def _about(finding: Finding, broken: Collection[str]) -> bool:
+    """Return True if a finding is about a broken setting, or names it, which veRL's own messages do by its last words."""
+    text = f"{finding.where} {finding.message}"
+    last = {key.rpartition(".")[2] for key in broken}
+    words = [rf"(?<![\w.]){re.escape(key)}" for key in broken] + [rf"\b{name}" for name in last if "_" in name]
+    return any(re.search(rf"{each}(?!\w)", text) for each in words)
+
+
 def _stages() -> dict[str, tuple[Check, ...]]:
     """Return the checks: of each setting and file by itself, of veRL's dataclasses, and of rules between settings."""
     import verl  # noqa: F401  # veRL's registries and the user's own modules come with it
 
     from verl_trgrpo.checks.algorithm import drift_findings, loss_findings
-    from verl_trgrpo.checks.data_files import data_findings, length_findings, loop_setting_findings
+    from verl_trgrpo.checks.data_files import data_findings, length_findings, loop_setting_findings, turn_findings
     from verl_trgrpo.checks.machine import machine_findings, own_code_findings
     from verl_trgrpo.checks.memory import memory_findings
     from verl_trgrpo.checks.resume import resume_findings
@@ -138,9 +182,8 @@ def _stages() -> dict[str, tuple[Check, ...]]:
         "veRL's dataclasses": (verl_findings,),
         "rules between settings": (
             without_repeats(rules, switches, unread_findings), sizes, micro_batch_findings, head_findings, token_findings,
-            memory_findings,
-            machine_findings, loop_setting_findings, length_findings, loss_findings, drift_findings, own_code_findings,
-            resume_findings, own_findings, secret_findings,
+            memory_findings, machine_findings, loop_setting_findings, length_findings, turn_findings, loss_findings,
+            drift_findings, own_code_findings, resume_findings, own_findings, secret_findings,
         ),
     }  # fmt: skip
 

@@ -19,7 +19,7 @@ from verl_trgrpo.data.questions.single_rows import has_source
 from verl_trgrpo.data.rows import RawRow, UnreadableFileError, is_chat
 from verl_trgrpo.data.verl_files import DataFile
 from verl_trgrpo.runs.compose import resolved
-from verl_trgrpo.runs.keys import AGENT, REWARD, REWARD_MODEL, ROLLOUT, selected
+from verl_trgrpo.runs.keys import AGENT, MODEL_PATH, REWARD, REWARD_MODEL, ROLLOUT, selected
 from verl_trgrpo.tasks.ground_truths import TaskKnowledge
 from verl_trgrpo.tasks.registry import DEFAULT_REWARD_KEY, default_reward_problem, known_agent_loops, known_agents
 from verl_trgrpo.tasks.task import imported
@@ -181,6 +181,26 @@ def length_findings(view: RunView) -> list[Finding]:
     if isinstance(prompts, str):
         return _not_compared(view, prompts)
     return [finding for key in DATA for finding in _split_findings(key, view.files(key).values(), prompts, view.config)]
+
+
+def turn_findings(view: RunView) -> list[Finding]:
+    """Compare what ends a response with what the chat template writes behind an answer, where the model is on this machine."""
+    prompts = view.prompts
+    if isinstance(prompts, str):
+        return []  # the checks of lengths and of the model say so
+    try:
+        ends, behind = prompts.turn()
+    except (ValueError, TimeoutError) as error:
+        return [Finding.not_checked(MODEL_PATH, f"{MODEL_PATH}: whether answers end was not checked ({error})")]
+    if not behind or ends.keys() & behind:
+        return []
+    token, text = next(iter(behind.items()))
+    known = " and ".join(f"{name!r} ({number})" for number, name in ends.items()) or "nothing"
+    reason = (
+        f"its chat template ends an answer with {text!r} ({token}), and {known} ends a response, so that every response may "
+        f'run to data.max_response_length; set "eos_token_id": {sorted([*ends, token])} in the model\'s generation_config.json'
+    )
+    return [view.finding(MODEL_PATH, reason, Level.WARNING)]
 
 
 def _not_compared(view: RunView, reason: str) -> list[Finding]:

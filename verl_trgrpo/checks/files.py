@@ -5,19 +5,18 @@ from __future__ import annotations
 import importlib.util
 import re
 from collections.abc import Iterator
-from glob import has_magic
 from pathlib import Path
 
 from omegaconf import ListConfig
 
 from verl_trgrpo.checks.view import CRITIC, DATA, DATA_SET, TOKENIZER, RunView
-from verl_trgrpo.common.files import not_there
 from verl_trgrpo.common.findings import Finding, Level
 from verl_trgrpo.common.foreign import ForeignFileError, check_model_directory
 from verl_trgrpo.common.import_path import EXTERNAL_MODULES, OWN_MODULE_FIX, external_modules
 from verl_trgrpo.common.text import did_you_mean, first_line
 from verl_trgrpo.common.typed import read_typed
 from verl_trgrpo.data.prompts import ModelConfig, ask_model, model_facts
+from verl_trgrpo.data.rows import path_problem
 from verl_trgrpo.runs.keys import MANAGER, MODEL, MODEL_PATH, REWARD, REWARD_MODEL
 
 RESUME_PATH = "trainer.resume_from_path"
@@ -47,13 +46,8 @@ def missing_files(view: RunView) -> list[Finding]:
             if name.startswith("~") and (whole := Path(name).expanduser()).is_file():
                 findings.append(Finding.error(key, f"{key}={name}: veRL does not expand ~ here; write {whole}"))
         for path in view.local(key):
-            if path.is_dir():
-                findings.append(Finding.error(key, f"{key}={path}: is a directory; name the Parquet files in it"))
-            elif not path.is_file():
-                message = f"{key}={not_there(path, 'build the file (docs/data.md), or correct the path')}"
-                if has_magic(str(path)):
-                    message = f"{key}={path}: no file matches this pattern; correct the pattern"
-                findings.append(Finding(level, key, message))
+            if problem := path_problem(path, "build the file (docs/data.md), or correct the path"):
+                findings.append(Finding(Level.ERROR if path.exists() else level, key, f"{key}={problem}"))
     to_model = "set {0} to a model directory or a hub name"
     fixes = {MODEL_PATH: to_model, TOKENIZER: "correct the path, or remove {0}"}
     if view[f"{REWARD_MODEL}.enable"]:

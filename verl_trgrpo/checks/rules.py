@@ -49,7 +49,8 @@ def _not_corrected(key: str) -> Rule:
 
 def _replaced_size(key: str) -> Rule:
     """Return the rule of a size of all GPUs together, in the place of which veRL reads that of one GPU."""
-    reason = "veRL's v1 trainer does not read this key and fails; set <KEY_per_gpu>={= KEY}".replace("KEY", key)
+    reason = "veRL's v1 trainer does not read this key and fails; set <KEY_per_gpu>={= KEY // data_parallel or 1}, a GPU's share"
+    reason = reason.replace("KEY", key)
     return Rule(key, f"{key}_per_gpu is not None or actor.use_dynamic_bsz", reason, v1=True)
 
 
@@ -78,12 +79,15 @@ RULES = {
         "rollout.temperature", "0.6 <= rollout.temperature <= 1.5",
         "token weights use the probabilities at this temperature, and their constants were chosen for about 1 "
         "(docs/shapings.md); set <rollout.temperature>=1.0, or tune the constants of the shaping", asked=_WEIGHS_P),
-    "remax_on_v1": _not_on_v1("remax", "the reward of a greedy response to each prompt", "use algorithm=rloo"),
-    "gdpo_on_v1": _not_on_v1("gdpo", "the parts of the reward", "use algorithm=gdpo of examples/more_methods"),
-    "otb_on_v1": _not_on_v1("optimal_token_baseline", "the sums of squared probabilities", "use algorithm=opo"),
-    "tir_otb_on_v1": _not_on_v1("tir_optimal_token_baseline", "the sums of squared probabilities", "use algorithm=opo"),
+    "remax_on_v1": _not_on_v1("remax", "the reward of a greedy response to each prompt", "use algorithm=rloo in its place"),
+    "gdpo_on_v1": _not_on_v1(
+        "gdpo", "the parts of the reward", "use algorithm=gdpo of examples/more_methods in its place"),
+    "otb_on_v1": _not_on_v1("optimal_token_baseline", "the sums of squared probabilities", "use algorithm=opo in its place"),
+    "tir_otb_on_v1": _not_on_v1(
+        "tir_optimal_token_baseline", "the sums of squared probabilities", "use algorithm=opo in its place"),
     "geo_mean_dynamic_batches": _Warning(
-        "loss.loss_mode", "not actor.use_dynamic_bsz", _ADDED_MEANS, asked="loss.loss_mode == 'geo_mean'"),
+        "loss.loss_mode", "not actor.use_dynamic_bsz and not rollout.log_prob_use_dynamic_bsz", _ADDED_MEANS,
+        asked="loss.loss_mode == 'geo_mean' and actor.use_dynamic_bsz"),
     "geo_mean_micro_batches": _Warning(
         "loss.loss_mode",
         "(actor.ppo_micro_batch_size_per_gpu or 0) * data_parallel >= actor.ppo_mini_batch_size * rollout.n",
@@ -118,9 +122,9 @@ RULES = {
         "actor.ulysses_sequence_parallel_size", "model.override_config.attn_implementation in (None, 'flash_attention_2')",
         "this attention does not split sequences, so the loss would silently be wrong; set "
         "<model.override_config.attn_implementation>=flash_attention_2, or <actor.ulysses_sequence_parallel_size>=1",
-        asked="sequence_parallel > 1"),
+        asked="sequence_parallel > 1 and actor.strategy in ('fsdp', 'fsdp2')"),
     "large_lr": _Warning(
-        "optim.lr", "'Adam' not in (optim.optimizer or '')",
+        "optim.lr", "'dam' not in (optim.optimizer or optim.name or '')",  # its names of engines: AdamW, adamw, adam
         "Adam moves every weight by about that much in a step; set <optim.lr>=1e-6, as is usual", asked="optim.lr > 0.01"),
     "manager_without_prompts": _Warning(
         "manager.name", f"manager.source == 'importlib' and manager.module.path == {OWN_MANAGER!r}",
@@ -133,9 +137,9 @@ RULES = {
         "has no effect; set <correction.rollout_is_threshold>=2.0, or another bound of the weights"),
     "rejection_without_threshold": Rule(
         "correction.rollout_rs",
-        "correction.rollout_rs_threshold is not None or correction.bypass_mode or not rollout.calculate_log_probs",
-        "{correction.rollout_rs_threshold} ends the run at its first step; set <correction.rollout_rs_threshold>=2.0, or "
-        "another bound"),
+        "correction.rollout_rs_threshold is not None or correction.bypass_mode",
+        "{correction.rollout_rs_threshold} ends the run at the first step that corrects; set "
+        "<correction.rollout_rs_threshold>=2.0, or another bound"),
     "correction_of_another_loss": _Warning(
         "correction.loss_type", "loss.loss_mode == 'bypass_mode'",
         "veRL's v1 trainer does not read this key; set <loss.loss_mode>=bypass_mode "
@@ -173,13 +177,14 @@ RULES = {
         asked="validation.temperature > 0", v1=True),
     "equal_validation_responses": _Warning(
         "validation.n", "validation.temperature > 0",
-        "all responses to a prompt are equal; set <validation.n>=1, or <validation.temperature>=1.0",
+        "all responses to a prompt are equal; set <validation.n>=1, or <validation.temperature>=1.0 <validation.do_sample>=true",
         asked="validation.n > 1", v1=True),
     "multi_turn_in_one_turn": _Warning(
         "rollout.multi_turn.enable", "may_call_tools",
         "has no effect with {rollout.agent.default_agent_loop} and no row that names another loop, responses have one turn; set "
         "<rollout.agent.default_agent_loop>=tool_agent", v1=True),
-    "overlong_of_another_manager": _Warning("overlong.enable", "manager.name == 'dapo'", "has no effect"),
+    "overlong_of_another_manager": _Warning("overlong.enable", "manager.name == 'dapo'",
+        f"{{manager.name}} does not read it; set <manager.name>=dapo ++{_LONGEST}={{= data.max_response_length}}"),
     "overlong_without_longest": Rule(
         "overlong.enable", f"{_LONGEST} is not None or manager.name != 'dapo'",
         f"veRL's reward workers fail without {_LONGEST}; set +<{_LONGEST}>={{= data.max_response_length}}"),

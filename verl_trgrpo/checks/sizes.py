@@ -10,9 +10,20 @@ from verl_trgrpo.common.findings import Finding, Level
 from verl_trgrpo.runs.keys import ACTOR, REF, ROLLOUT
 
 _Warning = partial(Rule, level=Level.WARNING)
-_KNOWN = "actor.strategy != 'megatron'"
+_KNOWN = "split is not None"
 # Without a data-parallel size the rest cannot be computed.
-_SPLIT = f"{_KNOWN} and gpus % sequence_parallel == 0"
+_SPLIT = f"{_KNOWN} and gpus % model_parallel == 0"
+
+
+def _divides(key: str, asked: str, *others: str) -> Rule:
+    """Return the rule that the GPUs which share a response, by `key` and `others`, divide all GPUs."""
+    times = f"times {' and '.join(f'{{{each}}}' for each in others)}: " if others else ""
+    keys, product = " and ".join(f"<{each}>" for each in (key, *others)), "with a product that is " if others else "to "
+    return Rule(
+        key, "gpus % model_parallel == 0",
+        f"{times}the {{= gpus}} GPUs cannot be split into groups of {{= model_parallel}}, which share a response; set {keys} "
+        f"{product}a divisor of {{= gpus}}", asked=asked)  # fmt: skip
+
 
 # How a step is split into updates and GPUs.
 SIZES = {
@@ -31,20 +42,32 @@ SIZES = {
         "rollout.tensor_model_parallel_size",
         "gpus % (rollout.tensor_model_parallel_size * rollout.data_parallel_size) == 0",
         "times {rollout.data_parallel_size} does not divide the {= gpus} GPUs (trainer.n_gpus_per_node x trainer.nnodes); set "
-        "<rollout.tensor_model_parallel_size> to a divisor of {= gpus}", asked=_KNOWN),
-    "sequence_parallel": Rule(
-        "actor.ulysses_sequence_parallel_size", "gpus % sequence_parallel == 0",
-        "the {= gpus} GPUs cannot be split into groups of {= sequence_parallel}, which share a sequence; set "
-        "<actor.ulysses_sequence_parallel_size> to a divisor of {= gpus}", asked=_KNOWN),
+        "<rollout.tensor_model_parallel_size> to a divisor of {= gpus}", asked="True"),
+    "sequence_parallel": _divides("actor.ulysses_sequence_parallel_size", "actor.strategy in ('fsdp', 'fsdp2', 'fsdp_turbo')"),
+    "veomni_parallel": _divides("actor.veomni.ulysses_parallel_size", "actor.strategy == 'veomni'"),
+    "megatron_parallel": _divides(
+        "actor.megatron.tensor_model_parallel_size", "actor.strategy == 'megatron'",
+        "actor.megatron.pipeline_model_parallel_size", "actor.megatron.context_parallel_size"),
+    "torchtitan_parallel": _divides(
+        "actor.torchtitan.tensor_parallel_size", "actor.strategy == 'torchtitan'",
+        "actor.torchtitan.pipeline_parallel_size", "actor.torchtitan.context_parallel_size"),
+    # It is told the number of groups, too.
+    "torchtitan_groups": Rule(
+        "actor.torchtitan.data_parallel_shard_size",
+        "actor.torchtitan.data_parallel_shard_size * actor.torchtitan.data_parallel_replicate_size * model_parallel == gpus",
+        "times {actor.torchtitan.data_parallel_replicate_size} and the {= model_parallel} GPUs that share a response are not the "
+        "{= gpus} GPUs (trainer.n_gpus_per_node x trainer.nnodes), and torchtitan fails; set "
+        "<actor.torchtitan.data_parallel_shard_size>={= gpus // model_parallel}",
+        asked="actor.strategy == 'torchtitan' and gpus % model_parallel == 0"),
     "update_above_step": Rule(
         "actor.ppo_mini_batch_size", "actor.ppo_mini_batch_size <= data.train_batch_size",
         "more than {data.train_batch_size} (both count prompts); set <actor.ppo_mini_batch_size>={= data.train_batch_size}, or "
-        "a divisor", asked=_SPLIT),
+        "a divisor", asked="True"),
     "updates_of_a_step": _Warning(
         "actor.ppo_mini_batch_size", "data.train_batch_size % actor.ppo_mini_batch_size == 0",
         "does not divide {data.train_batch_size}, so veRL fills the last update with empty responses; set "
         "<actor.ppo_mini_batch_size> to a divisor of {= data.train_batch_size}",
-        asked=f"{_SPLIT} and actor.ppo_mini_batch_size < data.train_batch_size"),
+        asked="actor.ppo_mini_batch_size < data.train_batch_size"),
     "responses_of_a_group": Rule(
         "actor.ppo_mini_batch_size", "actor.ppo_mini_batch_size * rollout.n % data_parallel == 0",
         "times {rollout.n} = {= actor.ppo_mini_batch_size * rollout.n} responses of an update cannot be split over "
@@ -77,7 +100,7 @@ def micro_batch_findings(view: RunView) -> list[Finding]:
     """Check that micro-batches of a fixed size divide the responses of one data-parallel group."""
     prompts, groups = view[f"{ACTOR}.ppo_mini_batch_size"], view.data_parallel
     responses = prompts * view[f"{ROLLOUT}.n"]
-    if view[f"{ACTOR}.strategy"] == "megatron" or view.gpus % view.sequence_parallel or responses % groups:
+    if view.split is None or view.gpus % view.model_parallel or responses % groups:
         return []
     update = responses // groups
     step = -(-view["data.train_batch_size"] // prompts) * update  # veRL fills it up to whole updates
@@ -101,13 +124,13 @@ def micro_batch_findings(view: RunView) -> list[Finding]:
 def head_findings(view: RunView) -> list[Finding]:
     """Check that the GPUs that share a layer, or a sequence, can share its attention heads."""
     heads, shared = view.decoder["num_attention_heads"], view.decoder["num_key_value_heads"]
-    if not heads or view[f"{ACTOR}.strategy"] == "megatron":
+    if not heads:
         return []
     fits = [n for n in range(1, heads + 1) if not heads % n and (not shared or not shared % n or not n % shared)]
-    sizes = {
-        f"{ROLLOUT}.tensor_model_parallel_size": view[f"{ROLLOUT}.tensor_model_parallel_size"],
-        f"{ACTOR}.ulysses_sequence_parallel_size": view.sequence_parallel,
-    }
+    split, rollout = view.split, f"{ROLLOUT}.tensor_model_parallel_size"
+    sizes = {rollout: view[rollout]}
+    if split:
+        sizes[split.heads] = view.sequence_parallel if split.heads in split.tokens else view[split.heads]
     return [
         view.finding(
             key,

@@ -15,6 +15,7 @@ _WITHOUT_DUAL_CLIP = (*_WITHOUT_CLIP, "gspo", "clip_cov", "geo_mean", "cispo")
 # Loggers that show the responses of a validation.
 _TABLES = ("wandb", "swanlab", "mlflow", "trackio", "clearml", "tensorboard", "vemlp_wandb")
 _VALIDATES = "(trainer.test_freq > 0 or trainer.val_before_train)"
+_OTHER_MODE = "it is of another trainer than {trainer.v1.trainer_mode}"
 _SAVED = "trainer.max_actor_ckpt_to_keep trainer.default_hdfs_dir actor.checkpoint.save_contents"
 
 
@@ -28,10 +29,12 @@ SWITCHES = {
     "critic": Switch(
         "critic.* trainer.max_critic_ckpt_to_keep", "needs_critic",
         "the run has no critic with {critic.enable} and {algorithm.adv_estimator}; set <critic.enable>=true"),
-    "kl_in_reward": Switch("algorithm.kl_ctrl.* algorithm.kl_penalty", "algorithm.use_kl_in_reward", off=(0,)),
+    "kl_in_reward": Switch(
+        "algorithm.kl_ctrl.* algorithm.kl_penalty", "algorithm.use_kl_in_reward",
+        without="*.enable *.enabled algorithm.kl_ctrl.horizon algorithm.kl_ctrl.target_kl", off=(0,)),
     "adaptive_kl": Switch(
         "algorithm.kl_ctrl.horizon algorithm.kl_ctrl.target_kl",
-        "algorithm.kl_ctrl.type == 'adaptive' or not algorithm.use_kl_in_reward"),
+        "algorithm.use_kl_in_reward and algorithm.kl_ctrl.type == 'adaptive'"),
     "kl_loss": Switch("actor.kl_loss_coef actor.kl_loss_type", "actor.use_kl_loss", off=(0,)),
     # A recipe may say where a reference model is kept for those algorithms that have one.
     "reference": Switch(
@@ -69,12 +72,15 @@ SWITCHES = {
     "off_policy": Switch(
         "sampler.max_off_policy_threshold sampler.max_off_policy_strategy", "trainer.v1.trainer_mode != 'sync'",
         "responses are never of older weights"),
-    "colocate_async": Switch("trainer.v1.colocate_async.*", "trainer.v1.trainer_mode == 'colocate_async'"),
-    "separate_async": Switch("trainer.v1.separate_async.* actor_rollout_ref.hybrid_engine", SEPARATE),
+    "colocate_async": Switch(
+        "trainer.v1.colocate_async.*", "trainer.v1.trainer_mode == 'colocate_async'", f"{_OTHER_MODE}; "),
+    "separate_async": Switch(
+        "trainer.v1.separate_async.* actor_rollout_ref.hybrid_engine", SEPARATE, f"{_OTHER_MODE}; "),
     "correct_from": Switch(
         "sampler.sampler_kwargs.correct_from", "sampler.sampler_kwargs.success_rate", "; use a shaping that takes success_rate"),
     "skip_rollout": Switch(
-        "skip.rollout.*", "False", "this is of the trainer before v1; set <skip.rollout_tq.enable>=true", without=""),
+        "skip.rollout.*", "False", "this is of the trainer before v1; set <skip.rollout_tq.enable>=true in its place",
+        without=""),
     # How a step is computed.
     "fixed_micro_batches": Switch(
         "actor.ppo_micro_batch_size_per_gpu rollout.log_prob_micro_batch_size_per_gpu", "not actor.use_dynamic_bsz",
@@ -100,7 +106,8 @@ SWITCHES = {
     "engine_seed": Switch("engine.seed", "engine.full_determinism"),
     "engine_dtype": Switch(
         "engine.dtype ref.fsdp_config.dtype", "False",
-        "the engine casts to fsdp_config.mixed_precision.param_dtype; set +<engine.mixed_precision.param_dtype>=fp32 or bf16"),
+        "the engine casts to fsdp_config.mixed_precision.param_dtype; set +<engine.mixed_precision.param_dtype>=fp32 in its "
+        "place, or bf16"),
     "engine_strategy": _replaced("engine.strategy", "actor.strategy", without=""),
     "torch_compile": _replaced("actor.use_torch_compile", "engine.use_torch_compile"),
     "remove_padding": _replaced("actor.use_remove_padding", "model.use_remove_padding"),
@@ -114,11 +121,12 @@ SWITCHES = {
         "rollout.n_gpus_per_node rollout.nnodes", SEPARATE, "responses are sampled on the GPUs of the trainer; "),
     "greedy_validation": Switch(
         "validation.top_p validation.top_k", "validation.temperature > 0",
-        "validation is greedy; set <validation.temperature>=1.0"),
-    "reward_model": Switch("reward_model.*", "reward_model.enable"),
+        "validation is greedy; set <validation.temperature>=1.0 <validation.do_sample>=true"),
+    "reward_model": Switch(
+        "reward_model.*", "reward_model.enable", without="*.enable *.enabled reward_model.n_gpus_per_node reward_model.nnodes"),
     "reward_gpus": Switch(
-        "reward_model.n_gpus_per_node reward_model.nnodes", "reward_model.enable_resource_pool or not reward_model.enable",
-        "it shares the GPUs of the policy"),
+        "reward_model.n_gpus_per_node reward_model.nnodes", "reward_model.enable_resource_pool and reward_model.enable",
+        "no reward model has GPUs of its own; "),
     "sandbox": Switch(
         "reward.sandbox_fusion.*", "reward.sandbox_fusion.url not in (None, '') and reward_function.path in (None, '')",
         "only veRL's own rewards use a sandbox, at an address; set <reward_function.path>=null "
@@ -129,8 +137,10 @@ SWITCHES = {
     "manager_path": Switch("manager.module.path", "manager.source == 'importlib'", off=(None,)),
     "manager_name": Switch(
         "manager.module.name", "False",
-        "veRL takes the class that {manager.name} names; set <manager.name>={= manager.module.name}"),
-    "overlong": Switch("overlong.* reward.reward_kwargs.max_resp_len", "overlong.enable"),
+        "veRL takes the class that {manager.name} names; set <manager.name>={= manager.module.name} in its place"),
+    "overlong": Switch(
+        "overlong.* reward.reward_kwargs.max_resp_len", "overlong.enable",
+        "; set <manager.name>=dapo <overlong.enable>=true <reward.reward_kwargs.max_resp_len>={= data.max_response_length}"),
     "data_class": Switch(
         "data.custom_cls.name", "data.custom_cls.path not in (None, '')", "; set <data.custom_cls.path> to the class's file"),
     "truncation": Switch(

@@ -21,6 +21,7 @@ from verl_trgrpo.checks.view import RunView
 from verl_trgrpo.common.findings import Finding, Level
 from verl_trgrpo.common.text import as_plain_yaml
 from verl_trgrpo.runs import keys
+from verl_trgrpo.runs.keys import flat
 
 # Short names of sections.
 SECTIONS = {
@@ -35,8 +36,8 @@ SEPARATE = "trainer.v1.trainer_mode == 'separate_async'"
 HAS_LORA = "((model.lora_rank or 0) > 0 or (model.lora.rank or 0) > 0 or model.lora_adapter_path is not None)"
 # What a condition may ask of the view of a run beside its settings.
 FACTS = (
-    "data_parallel", "decoder", "gpus", "loggers", "longest", "may_call_tools", "needs_critic", "rows",
-    "sequence_parallel", "steps_of_epochs", "updates",
+    "data_parallel", "decoder", "gpus", "loggers", "longest", "may_call_tools", "model_parallel", "needs_critic", "rows",
+    "sequence_parallel", "split", "steps_of_epochs", "updates",
 )  # fmt: skip
 # Settings that a message shows, at most.
 _SHOWN = 4
@@ -88,7 +89,7 @@ class Rule:
             remedy = f"set {' '.join(part.remedy for part in unmet)}"
         shown = ", ".join(f"{key}={as_plain_yaml(found[key])}" for key in [*found][:_SHOWN])
         more = f" and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
-        message = self._message(given, _filled(reason, view), _filled(remedy, view), [*found])
+        message = self._message(given, _filled(reason, view), _typed(_filled(remedy, view), view), [*found])
         return [Finding(self.level, next(iter(found)), f"{shown}{more}{message}")]
 
     def _message(self, given: str, reason: str, remedy: str, found: list[str]) -> str:
@@ -139,6 +140,13 @@ def _filled(text: str, view: RunView) -> str:
     text = re.sub(r"\{= ([^{}]+)\}", lambda found: as_plain_yaml(_condition(found[1])(view)), text)
     text = re.sub(r"<([\w.]+)>", lambda found: full(found[1]), text)
     return re.sub(r"(?<!\$)\{([\w.]+)\}", lambda found: f"{full(found[1])}={as_plain_yaml(view[full(found[1])])}", text)
+
+
+def _typed(remedy: str, view: RunView) -> str:
+    """Return a remedy whose settings Hydra takes as they stand: those that the configuration does not define get a plus."""
+    defined = flat(view.run.defaults)
+    setting = r"(?<![\w.+~])[a-z_]\w*(?:\.\w+)+(?==)"
+    return re.sub(setting, lambda found: found[0] if found[0] in defined else f"++{found[0]}", remedy)
 
 
 def full(key: str) -> str:

@@ -19,6 +19,7 @@ from verl_trgrpo.common.text import first_line
 from verl_trgrpo.core import TokenWeighting
 from verl_trgrpo.runs.compose import defaults_of
 from verl_trgrpo.runs.keys import ACTOR, LOSS, MODEL, REF, SHAPING, selected
+from verl_trgrpo.runs.readers import hints_of, located
 from verl_trgrpo.verl_plugin.cpu.vllm import provide_vllm_distribution
 
 # The innermost first. veRL reads reward and profiler without building their dataclasses.
@@ -70,7 +71,8 @@ def verl_findings(view: RunView) -> list[Finding]:
             nodes.append("critic")
         findings: list[Finding] = []
         for key in nodes:
-            found = _build_findings(key, selected(config, key))
+            node = selected(config, key)
+            found = _build_findings(key, _fields_alone(node) if key == "algorithm" else node)
             # Where the run's groups are at fault its defaults fail, too, and so does the section around them.
             inner = [each for each in findings if each.where.startswith(f"{key}.")]
             reasons = [each.message.removeprefix(f"{each.where}: ") for each in inner]
@@ -86,6 +88,19 @@ def verl_findings(view: RunView) -> list[Finding]:
             ]
         findings += [found for each in _FSDP if not findings for found in _engine_findings(config, each)]
         return findings or _validate_config_findings(config, need_reference_policy(config), has_critic)
+
+
+def _fields_alone(node: DictConfig) -> DictConfig:
+    """Return the options of ``algorithm`` that its dataclass has.
+
+    veRL hands the section to the estimator as it is and never builds the dataclass, so options of an estimator of the user's
+    own are right. Whether anything reads an option is the question of `runs.readers`.
+    """
+    node, names = node.copy(), {"_target_", *hints_of(located(str(node._target_)))}
+    with open_dict(node):
+        for name in [name for name in node if name not in names]:
+            del node[name]
+    return node
 
 
 def _engine_findings(config: DictConfig, section: str) -> list[Finding]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -35,6 +37,39 @@ TOKENIZER = f"{MODEL}.tokenizer_path"
 # This package's rewards, and veRL's reward managers, extended.
 OWN_REWARDS = "pkg://verl_trgrpo.tasks"
 OWN_MANAGER = "pkg://verl_trgrpo.tasks.reward_manager"
+
+
+@dataclass(frozen=True)
+class Split:
+    """The keys of an engine that say how many GPUs share a response.
+
+    Args:
+        tokens: they share the tokens of a micro-batch, whose limit veRL multiplies by that number; of several keys the largest.
+        heads: one of both; they share the attention heads.
+        others: they share its layers, or the weights of each.
+    """
+
+    tokens: tuple[str, ...]
+    heads: str
+    others: tuple[str, ...] = ()
+
+
+_ULYSSES = (f"{ACTOR}.ulysses_sequence_parallel_size", f"{ACTOR}.fsdp_config.ulysses_sequence_parallel_size")
+# By `actor.strategy`, as read in `forward_backward_batch` and `get_data_parallel_size` of veRL's engines.
+SPLITS = {
+    **dict.fromkeys(("fsdp", "fsdp2", "fsdp_turbo"), Split(_ULYSSES, _ULYSSES[0])),
+    "veomni": Split((f"{ACTOR}.veomni.ulysses_parallel_size",), f"{ACTOR}.veomni.ulysses_parallel_size"),
+    "megatron": Split(
+        (f"{ACTOR}.megatron.context_parallel_size",),
+        f"{ACTOR}.megatron.tensor_model_parallel_size",
+        (f"{ACTOR}.megatron.tensor_model_parallel_size", f"{ACTOR}.megatron.pipeline_model_parallel_size"),
+    ),
+    "torchtitan": Split(
+        (f"{ACTOR}.torchtitan.tensor_parallel_size",),
+        f"{ACTOR}.torchtitan.tensor_parallel_size",
+        (f"{ACTOR}.torchtitan.pipeline_parallel_size", f"{ACTOR}.torchtitan.context_parallel_size"),
+    ),
+}
 
 
 def data_files(config: DictConfig, key: str) -> list[str]:
@@ -105,15 +140,27 @@ class RunView:
         return self.config.trainer.n_gpus_per_node * self.config.trainer.nnodes
 
     @property
+    def split(self) -> Split | None:
+        """Return how the engine of the actor splits a response over GPUs; None where that is not known here."""
+        return SPLITS.get(str(self[f"{ACTOR}.strategy"]))
+
+    @property
     def sequence_parallel(self) -> int:
-        """Return the number of GPUs that share the tokens of a response."""
-        sizes = (self[f"{section}.ulysses_sequence_parallel_size"] for section in (ACTOR, f"{ACTOR}.fsdp_config"))
-        return max(size or 1 for size in sizes)
+        """Return the number of GPUs that share the tokens of a micro-batch."""
+        return max((self[key] or 1 for key in self.split.tokens), default=1) if self.split else 1
+
+    @property
+    def model_parallel(self) -> int:
+        """Return the number of GPUs that share a response: its tokens, its layers, or the weights of a layer."""
+        sizes = [self[key] or 1 for key in self.split.others] if self.split else []
+        return math.prod(sizes) * self.sequence_parallel
 
     @property
     def data_parallel(self) -> int:
         """Return the number of groups of GPUs that get different responses."""
-        return max(1, self.gpus // self.sequence_parallel)
+        if self[f"{ACTOR}.megatron.dynamic_context_parallel"]:
+            return 1
+        return max(1, self.gpus // self.model_parallel)
 
     @property
     def longest(self) -> int:

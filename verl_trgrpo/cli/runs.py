@@ -13,6 +13,7 @@ import tyro
 from verl_trgrpo.common.findings import InvalidInputError, Level
 from verl_trgrpo.common.text import count_of, from_here, shorten, show
 from verl_trgrpo.runs.compose import DEFAULT_CONFIG
+from verl_trgrpo.runs.environment import TRAINER
 from verl_trgrpo.runs.metrics import read_run
 from verl_trgrpo.shell.starts import is_script
 
@@ -152,7 +153,7 @@ def validate(options: ValidateOptions) -> int:
       Of a script the arguments of main_ppo are read; nothing in it is run. What cannot be read is named with its line.
       The configuration is composed as for a training on accelerators, wherever the command runs.
       It is checked in three stages: single settings and files, veRL's dataclasses, rules between settings.
-      A stage with errors ends the check.
+      Later stages go on with defaults for what has an error, so that one round names all mistakes.
       "Not checked" is what cannot be checked on this machine, such as a model on a hub.
 
     exit codes:
@@ -168,11 +169,15 @@ def _validated(start: ScriptStart, options: ValidateOptions) -> CheckReport:
     from verl_trgrpo.runs.compose import compose
 
     if start.line:
-        show(f"line {start.line}: python3 -m verl.trainer.main_ppo, {count_of(len(start.overrides), 'override')}")
+        show(f"line {start.line}: python3 -m {start.module}, {count_of(len(start.overrides), 'override')}")
     try:
         composed = compose(start.source, start.overrides)
     except InvalidInputError as error:
         raise InvalidInputError([*(each.message for each in start.findings), *error.messages]) from error
+    if start.module != TRAINER:
+        report = check.CheckReport(composed.config, (), None).with_findings(start.findings)
+        show(report.findings_text())
+        return report
     need_files = not options.no_files
     found = [*start.findings, *check.early_findings(composed, need_files)]
     early = [finding for finding in found if finding.level is Level.ERROR]

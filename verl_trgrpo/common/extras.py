@@ -6,7 +6,7 @@ _MODULES = {
     "core": "torch numpy",
     "verl": "verl hydra omegaconf ray transfer_queue tensordict transformers tokenizers huggingface_hub datasets pyarrow pandas "
     "psutil packaging pydantic annotated_types safetensors tqdm tree_sitter tree_sitter_bash tyro yaml",
-    "rewards": "mpmath",
+    "rewards": "mpmath lark",
     "puzzles": "reasoning_gym",
     "search": "tantivy starlette uvicorn httptools anyio aiohttp",
     "reports": "scipy matplotlib jinja2",

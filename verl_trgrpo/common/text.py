@@ -155,7 +155,8 @@ def nearest_key(key: str, known: Iterable[str]) -> str:
     """Return the dotted key that was probably meant, or "".
 
     In this order: a last part in the same section, written a little differently; the end of a longer key; the same last part
-    elsewhere in the same first section, or at one place alone if it has several words; a section written a little differently.
+    elsewhere in the same first section, or at one place alone if it has several words, unless the key has a section that does not
+    exist, and is another program's; a section written a little differently.
     ``tool_path`` is not ``model_path`` written differently: every word has to be similar. Case does not count. Any other key of
     another section is another thing, however alike the names are.
     """
@@ -168,7 +169,8 @@ def nearest_key(key: str, known: Iterable[str]) -> str:
     found = [other for other in same if other.endswith(f".{key}")]
     if not found and name not in _OF_MANY:
         found = [other for other in same if section and other.partition(".")[0] == key.partition(".")[0]]
-        found = found or (same if len(same) == 1 and "_" in name else [])
+        elsewhere = len(same) == 1 and "_" in name and (here or not section)
+        found = found or (same if elsewhere else [])
     if found and (section or name not in _OF_MANY):
         inside = [other for other in found if section and other.startswith(f"{section}.")]
         return spelled[min(inside or found, key=lambda other: _distance(key, other))]

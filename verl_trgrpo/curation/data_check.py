@@ -22,7 +22,7 @@ from verl_trgrpo.data.prompts import MOST_PROMPTS, RolloutPrompts, prompt_settin
 from verl_trgrpo.data.questions.ask import Questions, open_data_file
 from verl_trgrpo.data.questions.context import TEST_ROLE, TRAIN_ROLE, Context, DataQuestion
 from verl_trgrpo.data.rows import RawRow, display_names, file_problems, is_chat
-from verl_trgrpo.data.verl_files import DataFile
+from verl_trgrpo.data.verl_files import DataFile, data_paths
 from verl_trgrpo.judge.answer_form import asked_form
 from verl_trgrpo.tasks.ground_truths import TaskKnowledge
 from verl_trgrpo.tasks.registry import default_reward_problem, has_reward, import_external_modules, known_agents
@@ -39,8 +39,8 @@ class CheckOptions(Options):
     """Files to check.
 
     Args:
-        train: files to train on (.parquet, .json, .jsonl).
-        test: files to test on.
+        train: files to train on (.parquet, .json, .jsonl), or patterns in quotes, as veRL takes them.
+        test: files to test on, or patterns.
         tokenizer: local directory of a model; prompt lengths are then in tokens of its chat template.
         template: NAME=VALUE options of the chat template, as in data.apply_chat_template_kwargs.
         max_prompt_length: limit in tokens; needs the tokenizer.
@@ -62,6 +62,11 @@ class CheckOptions(Options):
     no_rewards: bool = False
     strict: bool = False
     all: bool = False
+
+    def __post_init__(self) -> None:
+        for name in ("train", "test"):
+            object.__setattr__(self, name, data_paths(getattr(self, name)))
+        super().__post_init__()
 
     def problems(self) -> list[str]:
         """Return a message for each problem of files, tokenizer and reward."""

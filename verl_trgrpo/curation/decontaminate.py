@@ -46,7 +46,7 @@ from verl_trgrpo.data.rows import (
     row_keys,
     spoken_messages,
 )
-from verl_trgrpo.data.verl_files import read_rows
+from verl_trgrpo.data.verl_files import data_paths, read_rows
 from verl_trgrpo.tasks.registry import known_spellings, task_key_of
 
 EQUAL_PROMPT, OVERLAP = "equal prompt", "overlap"
@@ -68,7 +68,7 @@ class ContaminationOptions(Options):
 
     Args:
         train: a Parquet file.
-        against: test files.
+        against: test files, or patterns.
         ngram: words in a run, at least 1.
         threshold: share of a test question's words, in (0, 1].
         out: Parquet file for the remaining rows; without it nothing is written.
@@ -81,6 +81,10 @@ class ContaminationOptions(Options):
     threshold: Annotated[float, "(0, 1]"] = 0.7
     out: Path | None = None
     force: bool = False
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "against", data_paths(self.against))
+        super().__post_init__()
 
     def problems(self) -> list[str]:
         """Return a message for each problem of the files."""

@@ -129,6 +129,17 @@ def opens_thinking(tokenizer: Any, **template_options: Any) -> bool:
         return False
 
 
+def ends_of(tokenizer: Any, config: DictConfig) -> frozenset[int]:
+    """Return the tokens that end a response of a run; for veRL's own processes, as `opens_thinking`."""
+    from verl_trgrpo.data.renderer import end_tokens
+
+    try:
+        return frozenset(end_tokens(tokenizer, model_facts(config)))
+    except Exception as error:  # transformers raises many unrelated types, for example for a model on remote storage
+        logger.warning("which tokens beside the tokenizer's end a response is not known: %s", error)
+        return frozenset({tokenizer.eos_token_id})
+
+
 def template_options(config: DictConfig) -> dict[str, Any]:
     """Return the options with which a run renders its prompts, for ``apply_chat_template``."""
     given = OmegaConf.select(config, "data.apply_chat_template_kwargs") or OmegaConf.create()
@@ -165,10 +176,9 @@ class BoundedTokenizer:
         self._model = model
 
     @cached_property
-    def eos_token_id(self) -> int | None:
-        """Return the token that ends a text; None without one."""
-        found = self._ask("end token")
-        return found if isinstance(found, int) else None
+    def end_tokens(self) -> frozenset[int]:
+        """Return the tokens that end a response."""
+        return frozenset(map(int, self._ask("end tokens")))
 
     def decode(self, token_ids: Iterable[int], **options: Any) -> str:
         """Return the text of token ids."""
@@ -221,6 +231,17 @@ class RolloutPrompts:
         self.default_agent = default_agent_of(config)
         self._tools = tool_schemas(config, TOOLS)
         self._filter_tools = tool_schemas(config, "data")
+
+    def turn(self) -> tuple[dict[int, str], dict[int, str]]:
+        """Return the tokens that end a response, and those that the chat template writes behind an answer, with their texts.
+
+        Raises:
+            ValueError: the chat template refuses an answer.
+            TimeoutError: it takes too much time or memory for one.
+        """
+        found = ask_model("turn", self._model, seconds=_TEMPLATE_SECONDS)
+        ends, behind = ({int(token): str(text) for token, text in found[name]} for name in ("ends", "behind"))
+        return ends, behind
 
     def of(self, rows: Iterable[Mapping[str, Any]]) -> list[Prompt]:
         """Return the prompts of rows, which have their columns under the names that they have in the file.

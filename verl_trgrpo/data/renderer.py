@@ -9,6 +9,7 @@ import json
 import logging
 import warnings
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
@@ -99,6 +100,34 @@ def ends_in_think(tokenizer: Any, template_options: Mapping[str, Any]) -> bool:
     return bool(text.rstrip().endswith("<think>"))
 
 
+def end_tokens(tokenizer: Any, model: Mapping[str, Any]) -> list[int]:
+    """Return the tokens at which vLLM ends a response: the tokenizer's, and those of ``generation_config.json``.
+
+    Without that file those of ``config.json`` take their place. `model` as `Renderer`.
+    """
+    from transformers import GenerationConfig
+
+    ends: Any = None
+    with suppress(OSError):  # neither file is here
+        try:
+            ends = GenerationConfig.from_pretrained(model["config"], local_files_only=True).eos_token_id
+        except OSError:
+            ends = GenerationConfig.from_model_config(_config(model)).eos_token_id
+    several = ends if isinstance(ends, list) else [ends]
+    return sorted({each for each in (tokenizer.eos_token_id, *several) if isinstance(each, int)})
+
+
+def _turn(model: Mapping[str, Any]) -> dict[str, list[Any]]:
+    """Return the tokens that end a response, and those that the chat template writes behind an answer, each with its text."""
+    renderer, answer_text = _renderer(model), "FortyTwo"
+    messages = [{"role": "user", "content": "?"}, {"role": "assistant", "content": answer_text}]
+    text = renderer.tokenizer.apply_chat_template(messages, tokenize=False, **renderer.options)
+    _, found, behind = text.rpartition(answer_text)
+    tokens = renderer.tokenizer.encode(behind, add_special_tokens=False) if found else []
+    named = {"ends": end_tokens(renderer.tokenizer, model), "behind": tokens}
+    return {name: [[each, renderer.tokenizer.decode([each])] for each in ids] for name, ids in named.items()}
+
+
 @lru_cache(maxsize=1)
 def _opened(model: str) -> Renderer:
     return Renderer(json.loads(model))
@@ -158,7 +187,8 @@ QUESTIONS: dict[str, Callable[..., Any]] = {
     "tokens": partial(_rendered, list),
     "lengths": partial(_rendered, len),
     "call": _call,
-    "end token": lambda model: _renderer(model).tokenizer.eos_token_id,
+    "end tokens": lambda model: end_tokens(_renderer(model).tokenizer, model),
+    "turn": _turn,
     "context": lambda model: getattr(_config(model), "max_position_embeddings", None),
     "linear modules": _linear_modules,
     "vocabulary": _vocabulary,

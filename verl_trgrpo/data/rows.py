@@ -21,6 +21,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import lru_cache
+from glob import has_magic
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -174,13 +175,24 @@ def display_names(paths: Sequence[Path]) -> dict[Path, str]:
     return {path: path.name if names.count(path.name) == 1 else str(path) for path in paths}
 
 
+def path_problem(path: Path, remedy: str = "check the path") -> str:
+    """Return why a path is not a data file, "" for a file; `remedy` is for one that does not exist."""
+    if path.is_file():
+        return ""
+    if path.is_dir():
+        return f"{path} is a directory; name the Parquet files in it, for example {path / '*.parquet'}"
+    if path.exists():
+        return f"{path} is not a file; check the path"
+    return (
+        f"{path}: no file matches this pattern; correct the pattern"
+        if has_magic(str(path))
+        else not_there(path, remedy)
+    )
+
+
 def file_problems(paths: Sequence[Path]) -> list[str]:
     """Return a message for each path that is not a file, and one for files that are given twice."""
-    messages = [
-        f"{path} is not a file; check the path" if path.exists() else not_there(path)
-        for path in dict.fromkeys(paths)
-        if not path.is_file()
-    ]
+    messages = [problem for path in dict.fromkeys(paths) if (problem := path_problem(path))]
     twice = [path for path, count in Counter(path.resolve() for path in paths).items() if count > 1]
     return [*messages, *(f"{path} is given twice; name each file once" for path in twice)]
 

@@ -10,10 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from verl_trgrpo.common.files import not_there
 from verl_trgrpo.common.foreign import JSON_LIMIT, lines_of, open_foreign, parse_json, read_foreign, real_path
 from verl_trgrpo.common.text import first_line
-from verl_trgrpo.data.rows import COLUMNS, UnreadableFileError, check_fetched, naming_damage, read_schema
+from verl_trgrpo.data.rows import COLUMNS, UnreadableFileError, check_fetched, naming_damage, path_problem, read_schema
 
 if TYPE_CHECKING:  # these imports take a second
     import pyarrow as pa
@@ -34,6 +33,11 @@ def matching_files(name: str) -> list[str]:
     # Unlike Path.glob, this leaves out hidden files, as `datasets` does
     found = sorted(glob.glob(str(Path(name).expanduser()), recursive=True)) if local else []  # noqa: PTH207
     return found or [name]
+
+
+def data_paths(names: Iterable[str | Path]) -> tuple[Path, ...]:
+    """Return the files that names of data files stand for, a pattern for all that it matches, as in ``data.train_files``."""
+    return tuple(Path(each).expanduser() for name in names for each in matching_files(str(name)))
 
 
 @dataclass(frozen=True)
@@ -109,8 +113,8 @@ def open_as_verl(path: Path) -> DataFile:
         raise UnreadableFileError(
             f"{path} does not end in {', '.join(_KINDS)}, which veRL requires; convert or rename the file"
         )
-    if not path.is_file():
-        raise UnreadableFileError(f"{path} is not a file; check the path" if path.exists() else not_there(path))
+    if problem := path_problem(path):
+        raise UnreadableFileError(problem)
     import datasets  # takes a second
 
     _check_pattern(path)

@@ -146,7 +146,7 @@ class Generator:
         """
         prompt = [*self._prompts[job.file, job.row.position], *begun]
         room = min(self._options.sampling.max_tokens - len(begun), self._limit - len(prompt))
-        if room < 1 or (begun and begun[-1] == self._tokenizer.eos_token_id):
+        if room < 1 or (begun and begun[-1] in self._tokenizer.end_tokens):
             output_ids, table, cut = list[int](), list[Any](), room < 1
         else:
             output = await self.generate(job, turn, prompt, **self._sampling, max_tokens=room, logprobs=logprobs)

@@ -12,6 +12,7 @@ from verl_trgrpo.common.options import Options
 from verl_trgrpo.common.text import did_you_mean
 from verl_trgrpo.data.prompts import prompt_settings
 from verl_trgrpo.data.rows import file_problems
+from verl_trgrpo.data.verl_files import data_paths
 from verl_trgrpo.evaluation.checkpoint import config_of_run, model_label
 from verl_trgrpo.tasks.registry import default_reward_problem, import_external_modules, known_presets
 from verl_trgrpo.tasks.task import AgentLoop, Sampling
@@ -29,7 +30,7 @@ class EvalOptions(Options):
     Args:
         model: run directory, whose latest checkpoint is taken, one of its global_step_N, Hugging Face directory, or name on
             the hub.
-        data: test files (.parquet, .json, .jsonl).
+        data: test files (.parquet, .json, .jsonl), or patterns in quotes, as veRL takes them.
         preset: sampling of a protocol, greedy or one that a task brings (docs/evaluation.md); the next four override it.
         k: samples per prompt.
         temperature: 0 is greedy, which allows one sample only.
@@ -59,6 +60,10 @@ class EvalOptions(Options):
     agent: tuple[str, ...] = ()
     template: tuple[str, ...] = ()
     reward: str | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "data", data_paths(self.data))
+        super().__post_init__()
 
     def problems(self) -> list[str]:
         """Return a message for each problem of model, data and sampling."""

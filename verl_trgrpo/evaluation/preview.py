@@ -75,7 +75,7 @@ def preview(
         options = _RunOptions(
             config=config,
             model=str(config.actor_rollout_ref.model.path),
-            data=(Path(data_files(config, "data.train_files")[0]).expanduser(),),
+            data=(Path(data_files(config, "data.train_files")[0]),),
             k=samples if rollout.temperature else 1,
             temperature=float(rollout.temperature),
             top_p=float(rollout.top_p),

@@ -4,7 +4,7 @@ r"""Judge mathematical answers by rule: whether what a response states equals a 
 
     judge_answer(r"So it is $\boxed{\dfrac12}$.", "0.5").right  # True
 
-The room needs mpmath and the standard library, nothing of veRL or torch. docs/judge.md shows how to use it,
+The room needs mpmath, lark and the standard library, nothing of veRL or torch. docs/judge.md shows how to use it,
 docs/math_reward.md what counts as equal.
 
 | module | question |
@@ -12,8 +12,9 @@ docs/math_reward.md what counts as equal.
 | `answer_form` | where does a prompt want the answer, and what does the response have in that place? |
 | `golds` | which answers does a ground truth name? |
 | `spelling`, `language` | what is this text in one spelling of signs and commands? |
+| `grammar`, `tokens`, `integers` | what stands around its values, and which classes of integers, parts and sentences is it? |
 | `answers`, `forms`, `numbers`, `units` | which values with which names and units is it? |
-| `equality` | are two forms equal? |
+| `equality`, `shapes` | are two forms equal? |
 | `formulas`, `parser`, `values`, `processes` | are two formulas, judged in a process of its own? |
 | `judgment` | all of it, for one response |
 """

@@ -28,10 +28,12 @@ from verl_trgrpo.judge.forms import (
     is_left_side,
     is_variable,
     split_name,
-    split_qualifier,
 )
+from verl_trgrpo.judge.grammar import Integers, Pieces, read_condition, read_parts, read_pieces, read_sentence
+from verl_trgrpo.judge.integers import class_in_words, integers_of, several_residues
 from verl_trgrpo.judge.numbers import Number, read_number
 from verl_trgrpo.judge.spelling import AND, GROUP, OR, ROW, brackets, enclosed, split_top_level, ungrouped
+from verl_trgrpo.judge.tokens import has_labels
 from verl_trgrpo.judge.units import in_base_units, number_in_words, read_unit, split_unit
 
 # --- What surrounds a value ---------------------------------------------------------------------------------
@@ -55,11 +57,13 @@ _ANY_RELATION = re.compile(
 _MATRIX = re.compile(
     r"[(\[]?\\begin\{([pbB]?(?:small)?matrix|array)\}((?:(?!\\begin).)*)\\end\{\1\}[)\]]?", re.DOTALL
 )  # \begin{pmatrix}1&2\end{pmatrix}
+_TRANSPOSED = re.compile(r"([(\[\\].*[)\]}])\^\{?(?:T|\\(?:top|intercal)|\\text\{ ?T\}|t)\}?", re.DOTALL)  # (1,2)^T
 # What words by themselves mean, without a plural
 _MEANINGS = {
-    **dict.fromkeys(["no solution", "no real solution", "empty set", "the empty set", "no such number"], r"\emptyset"),
+    **dict.fromkeys(["no solution", "no real solution", "empty set", "the empty set", "no such number", "none"], r"\emptyset"),
     **dict.fromkeys(["infinity", "infinitely many", "infinitely many solution"], r"\infty"), "all real number": r"\mathbb{R}",
     "all real": r"\mathbb{R}", "all nonzero real number": r"\mathbb{R}\setminus\{0\}", "all positive real number": r"(0,\infty)",
+    "all integer": r"\mathbb{Z}",
 }  # fmt: skip
 _COMPOUND = re.compile(r"(?<![0-9.])([0-9]+(?:\.[0-9]+)?)\\text\{ ?([a-zA-Z]+) ?\}")  # 2\text{ h }30\text{ min}
 _UNEQUAL = re.compile(rf"({VARIABLE})\\neq ?([^,]+(?:,-?[0-9./]+)*)")  # x\neq 1,2
@@ -67,15 +71,19 @@ _ABSOLUTE = re.compile(rf"\|(?!{COMPLEX})({VARIABLE})\|(<|>|\\leq|\\geq) ?([^-|=
 _CASES = re.compile(
     r"(?:(?:\\\{)?\\begin\{array\}|\\begin\{cases\})(.*)\\end\{(?:array|cases)\}(?:\\\})?", re.DOTALL
 )  # \begin{cases}x&x>0\end{cases}; \{\begin{array}x&x>0\end{array}
-_CONDITION = re.compile(r"^\\text\{ ?(?:if|for|when|where) ?\}|^(?:if|for|when)(?![a-z])|[,.;]$")  # \text{if } x>0,
 _POINT = re.compile(r"([A-Z])(\(.*,.*\))", re.DOTALL)  # P(1,2)
-_TEXT_ALONE = re.compile(r"\\text\{([^{}]*)\}")  # \text{east}
+_TEXT = re.compile(r"\\text\{([^{}]*)\}")  # \text{east}
+_WORDS = re.compile(r"\\text\{[^{}]*\}(?:\\text\{[^{}]*\}|[0-9]|[A-Z](?![a-z_^(]))*")  # \text{east}; \text{Type}II
+_PLAIN_WORDS = re.compile(r"[^\W\d_]{2,}(?:[0-9]+[a-z]{0,2})?(?:[ -][^\W_]+){0,6}")  # the series converges; May5
 _PLUS_MINUS = re.compile(r"\\(?:pm|mp)(?![a-zA-Z])")  # 1\pm\sqrt{5}
 _NUMERAL = re.compile(r"\(?([0-9A-F]+)\)?_(?:([0-9])|\{\(?([0-9]+)\)?\})")  # 52_8: another base is part of the answer
 _SET_OF = re.compile(
     rf"\\\{{({VARIABLE})(?:\\in(?:\\mathbb\{{R\}}|\s*\(-\\infty,\+?\\infty\)))?(?:\\mid|:|\\vert|\|)(.+)\\\}}",
     re.DOTALL,
 )  # \{x\mid 1<x<2\}; \{x\in\mathbb{R}:x>2\}
+_MULTIPLES = re.compile(
+    r"\\\{([^|:]+?)(?:\\mid|:|\\vert|\|) ?([klmn])\\in ?\\mathbb\{Z\}\\\}"
+)  # \{4k\mid k\in\mathbb{Z}\}
 _LOGICAL_OR = re.compile(r"\\(?:vee|lor)(?![a-zA-Z]) ?")  # x<1\vee x>2
 _FRENCH = re.compile(r"([\]\[])([^\[\],]+,[^\[\],]+)([\]\[])")  # ]1,2[
 _TWO_WAYS = re.compile(
@@ -98,11 +106,8 @@ def read_forms(text: str, *, gold: bool = False) -> tuple[Form, ...]:
         or text.count(r"\in") + text.count(r"\approx") > _MAX_NAMES
     ):
         return (Form("value", text),)
-    if choice := _read_choice(text):
+    if not has_labels(text) and (choice := _read_choice(text)):
         return (choice,)
-    text = split_qualifier(text)
-    if (beside := _read_approximated(text)) is not None:
-        return (beside,)
     if GROUP not in text:
         return (_read(text),)
     kept = _UNMERGED.sub(lambda match: match[0].replace(GROUP, ","), text)
@@ -115,7 +120,7 @@ def _read_approximated(text: str) -> Form | None:
     parts = split_top_level(text, r"\approx")
     if len(parts) != 2 or is_variable(parts[0]):
         return None
-    form, decimal = map(_read, parts)
+    form, decimal = map(_read_value, parts)
     number = decimal.number
     if number is None or number.last_place is None or form.items or form.kind != "value" or decimal.unit != form.unit:
         return None
@@ -141,19 +146,38 @@ def _read_choice(text: str) -> Form | None:
 
 
 def _read(text: str) -> Form:
+    """Read what stands alone: an answer, the content of brackets, a cell."""
     text = ungrouped(text.lstrip(AND + OR))
-    if text[:1] == "]" or text[-1:] == "[":
-        text = _FRENCH.sub(lambda m: ("(" if m[1] == "]" else "[") + m[2] + (")" if m[3] == "[" else "]"), text)
     if (number := read_number(text)) is not None:
         return Form("value", text, number=number)
+    words = _read_single(text) if text[:5] == r"\text" and _WORDS.fullmatch(text) else None
+    if words is not None and (words.kind != "word" or read_sentence(words.text)):
+        return words
+    residues = several_residues(text) if r"\equiv" in text else None
+    return residues or _read_around(text) or _read_unnumbered(text)
+
+
+def _read_value(text: str) -> Form:
+    """Read a text around which no clause stands."""
+    text = ungrouped(text.lstrip(AND + OR))
+    number = read_number(text)
+    return _read_unnumbered(text) if number is None else Form("value", text, number=number)
+
+
+def _read_unnumbered(text: str) -> Form:
+    """Read a text without a clause around it, which is not a plain number."""
+    if text[:1] == "]" or text[-1:] == "[":
+        text = _FRENCH.sub(lambda m: ("(" if m[1] == "]" else "[") + m[2] + (")" if m[3] == "[" else "]"), text)
     if (r"\lor" in text or r"\vee" in text) and text[:2] != r"\{" and _ANY_RELATION.search(text):
         text = _LOGICAL_OR.sub("," + OR, text)
     if match := _UNEQUAL.fullmatch(text):
-        return Form("without", text, (REAL_LINE, Form("list", items=tuple(map(_read, match[2].split(","))))), match[1])
+        return Form(
+            "without", text, (REAL_LINE, Form("list", items=tuple(map(_read_value, match[2].split(","))))), match[1]
+        )
     if parts := _parts(text, ";"):  # only where commas stand, too: x=1,y=2; x=3,y=4
-        return Form("list", items=tuple(map(_read, parts)))
+        return Form("list", items=tuple(map(_read_value, parts)))
     if parts := _parts(text, "," + OR):  # x=1,y=2 or x=3,y=4
-        groups = tuple(map(_read, parts))
+        groups = tuple(map(_read_value, parts))
         names = {tuple(item.name for item in group.items) * (group.kind == "list") for group in groups}
         if len(names) == 1 and all(None not in each and len(each) > 1 for each in names):
             return Form("list", items=groups)
@@ -161,14 +185,14 @@ def _read(text: str) -> Form:
         parts = _parts(text, ",")
         return _read_list(parts) if parts else Form("value", text)
     if named := split_name(text):
-        form = _read(named[1])
+        form = _read_value(named[1])
         if form.kind != "relation":
             chain = [part for part in split_top_level(text, "=")[1:-1] if part not in named[0].split("=")]
             return replace(form, name=named[0], chain=tuple(chain))
     if parts := _parts(text, r"\cup"):
-        return Form("union", items=tuple(map(_read, parts)))
+        return Form("union", items=tuple(map(_read_value, parts)))
     if len(parts := _parts(text, r"\setminus")) == 2:
-        return Form("without", items=tuple(map(_read, parts)))
+        return Form("without", items=tuple(map(_read_value, parts)))
     if (match := NAME_BEHIND.fullmatch(text)) and (number := read_number(match[1])) is not None:
         return Form("value", match[1], name=match[2], number=number)
     if text == r"\mathbb{R}":
@@ -183,6 +207,36 @@ def _read(text: str) -> Form:
     )
 
 
+def _read_around(text: str) -> Form | None:
+    """Read numbered parts, values with clauses around them and classes of integers; None where a text has none of these."""
+    if (parts := read_parts(text)) is not None:
+        return Form("parts", items=tuple(map(_read_pieces, parts)))
+    pieces = read_pieces(text)
+    return _read_approximated(text) if pieces is None else _read_pieces(pieces)
+
+
+def _read_pieces(pieces: Pieces) -> Form:
+    """Read values without their qualifiers; those with conditions are cases."""
+    values = [piece.value for _, piece in pieces]
+    if any(piece.conditions for _, piece in pieces):
+        rows = [(piece.value, *piece.conditions) for _, piece in pieces]
+        return Form("cases", items=tuple(Form("row", items=tuple(map(_read_part, row))) for row in rows))
+    if any(isinstance(value, Integers) for value in values):
+        forms = tuple(map(_read_part, values))
+        return forms[0] if len(forms) == 1 else Form("list", items=forms)
+    form = _read_value("".join(f"{separator}{piece.value}" for separator, piece in pieces))
+    integer = frozenset().union(*(piece.integer for _, piece in pieces))
+    found = integers_of(form, integer) if integer else None
+    return form if found is None else Form("integers", found, name=form.name)
+
+
+def _read_part(part: str | Integers) -> Form:
+    """Read a value or a condition."""
+    if part == "otherwise":
+        return Form("word", part)
+    return _read_value(part) if isinstance(part, str) else Form("integers", class_in_words(part) or "", name=part.name)
+
+
 def _parts(text: str, separator: str) -> list[str]:
     """Return the parts of `text`; none where it has one part, or too many, or an empty one."""
     parts = split_top_level(text, separator)
@@ -192,7 +246,7 @@ def _parts(text: str, separator: str) -> list[str]:
 def _read_list(parts: list[str]) -> Form:
     items: list[Form] = []
     for part in parts:
-        form = _read(split_qualifier(part))
+        form = _read_value(part)
         # A plus-minus sign makes a list within the list: `1\pm\sqrt{5},-2` has three values. A set is one value.
         form = replace(form, last=None) if form.last else form  # of `x^2=2, 5` the 2 is not a value
         flat = form.kind == "list" and form.name is None and not form.braces
@@ -209,13 +263,16 @@ def _read_list(parts: list[str]) -> Form:
 
 def _read_set_builder(text: str) -> Form | None:
     r"""Read `\{x\mid1<x<2\}` as the interval, conditions joined by "or" as their union, and `\{x\mid x=3k,k\in\mathbb{Z}\}`."""
+    if (match := _MULTIPLES.fullmatch(text)) and (found := integers_of(_read_value(match[1]), frozenset(match[2]))):
+        return Form("integers", found)
     if (match := _SET_OF.fullmatch(text)) is None:
         return None
     written = match[2].strip()
-    condition = split_qualifier(written)
-    form = _read(condition)
-    if form.kind == "value" and form.name == match[1]:
-        return form if condition != written or CONSTANT.fullmatch(form.text) else None
+    form = _read(written)
+    qualified = read_pieces(written) is not None
+    if form.name == match[1] and form.kind in ("value", "integers"):
+        form = replace(form, name=None) if form.kind == "integers" else form
+        return form if qualified or CONSTANT.fullmatch(form.text) else None
     conditions = form.items if form.kind == "list" and not form.name else (form,)
     named = all(item.name == match[1] and item.kind not in ("word", "relation") for item in conditions)
     return form if named and any(item.items for item in conditions) else None
@@ -226,12 +283,17 @@ def _read_bracketed(text: str) -> Form | None:
         rows = [row.strip() for row in match[1].split(ROW) if row.strip()]
         if not any("&" in row for row in rows):
             return _read_list([row.rstrip(",.;") for row in rows])
-        cells = [
-            [_CONDITION.sub("", _CONDITION.sub("", cell.strip()).strip()) for cell in row.split("&")] for row in rows
-        ]
-        return Form("cases", items=tuple(Form("row", items=tuple(map(_read, row))) for row in cells))
+        cells = [[cell.strip().rstrip(",.; ") for cell in row.split("&")] for row in rows]
+        return Form(
+            "cases",
+            items=tuple(
+                Form("row", items=(_read(first), *map(_read_part, map(read_condition, rest)))) for first, *rest in cells
+            ),
+        )
     if (match := _POINT.fullmatch(text)) and enclosed(match[2]) and (form := _read(match[2])).kind == "()":
         return replace(form, name=match[1]) if form.items[0].number is not None else None
+    if match := _TRANSPOSED.fullmatch(text):
+        return _transposed(_read_bracketed(match[1]))
     if match := _MATRIX.fullmatch(text):
         rows = [split_top_level(row, "&") for row in match[2].split(ROW) if row.strip()]
         return Form("matrix", items=tuple(Form("row", items=tuple(map(_read, row))) for row in rows))
@@ -246,6 +308,16 @@ def _read_bracketed(text: str) -> Form | None:
         if text[0] + text[-1] == "()":
             return _read(text[1:-1])
     return None
+
+
+def _transposed(form: Form | None) -> Form | None:
+    """Return the transpose of a matrix, or of a point as a column."""
+    if form is None or form.kind not in ("()", "[]", "matrix"):
+        return None
+    rows = [row.items for row in form.items] if form.kind == "matrix" else [form.items]
+    if len({len(row) for row in rows}) > 1:
+        return None
+    return Form("matrix", items=tuple(Form("row", items=column) for column in zip(*rows, strict=True)))
 
 
 def _read_combination(text: str) -> Form | None:
@@ -312,7 +384,7 @@ def _read_inequality(text: str) -> Form | None:
     if not QUANTITY.fullmatch(parts[1]) or not {*signs} <= {"<", r"\leq"}:
         return None
     brackets = ("(" if signs[0] == "<" else "[") + (")" if signs[1] == "<" else "]")
-    return Form(cast("Kind", brackets), text, (_read(parts[0]), _read(parts[2])), parts[1])
+    return Form(cast("Kind", brackets), text, (_read_value(parts[0]), _read_value(parts[2])), parts[1])
 
 
 def _read_ratio(text: str) -> Form | None:
@@ -321,22 +393,26 @@ def _read_ratio(text: str) -> Form | None:
     parts = _parts(re.sub(r"\\text\{ ?to ?\}", ":", value), ":")
     if not parts or _ANY_RELATION.search(value):
         return None
-    return Form("ratio", ":".join(parts), items=tuple(map(_read, parts)), unit=unit)
+    return Form("ratio", ":".join(parts), items=tuple(map(_read_value, parts)), unit=unit)
 
 
 def _read_single(text: str) -> Form:
-    if match := _TEXT_ALONE.fullmatch(text):
-        return _read_words(match[1].strip().strip("()").strip())
-    if re.fullmatch(r"[^\W\d_]{2,}(?:[ -][^\W\d_]+){0,3}", text) and (form := _read_words(text)).kind != "word":
-        return form
+    if match := _WORDS.fullmatch(text):
+        return _read_words(_flat(text).strip("()").strip())
+    if _PLAIN_WORDS.fullmatch(text) or not text.isascii():
+        form = _read_words(text)
+        if form.kind != "word" or form.text != text:
+            return form
     if match := _NUMERAL.fullmatch(text):
+        if (match[2] or match[3]) == "10" and match[1].isdigit():
+            return _read_value(match[1])
         return Form("word", f"{match[1]}_{match[2] or match[3]}")
     if compound := _read_compound(text):
         return compound
     if _PLUS_MINUS.search(text):
         plus = _PLUS_MINUS.sub(lambda sign: "+" if sign[0] == r"\pm" else "-", text)
         minus = _PLUS_MINUS.sub(lambda sign: "-" if sign[0] == r"\pm" else "+", text)
-        return Form("list", items=(_read(plus.removeprefix("+")), _read(minus.removeprefix("+"))))
+        return Form("list", items=(_read_value(plus.removeprefix("+")), _read_value(minus.removeprefix("+"))))
     if (
         text.endswith(r"\%")
         and not (text.endswith(r"\%\%") or _ANY_RELATION.search(text))
@@ -344,6 +420,8 @@ def _read_single(text: str) -> Form:
     ):  # p\%, where the sign is often part of the question
         return replace(_read_single(text[:-2].strip()), unit=(("percent", 1),))
     value, unit, factor = split_unit(text)
+    if unit is None and text[:1].isdigit() and r"\text" in text and (date := read_sentence(_flat(text))):
+        return Form("word", date)  # 5\text{ March}
     number = read_number(value)
     if number is not None and factor != 1:
         place = number.last_place and number.last_place * factor
@@ -356,11 +434,17 @@ def _read_single(text: str) -> Form:
     return Form("value", value, unit=unit, number=number)
 
 
+def _flat(text: str) -> str:
+    r"""Return words without `\text`, wherever it is cut: `\text{Type}II` as `Type II`."""
+    return re.sub(r"(?<=[a-z])(?=[A-Z]+$)", " ", _TEXT.sub(r"\1", text)).strip()
+
+
 def _read_words(words: str) -> Form:
     if (number := number_in_words(words)) is not None:
         return Form("value", str(number), number=Number(Fraction(number)))
+    words = read_sentence(words) or words
     if meaning := _MEANINGS.get(words.casefold().removesuffix("s")):
-        return _read(meaning)
+        return _read_value(meaning)
     parts = re.split(rf"\s*(?:,{AND}?|\band\b)\s*", words)
     if (
         1 < len(parts) < 10
@@ -394,6 +478,6 @@ def _last_value(text: str) -> Form | None:
         return None
     if not all(map(is_left_side, left)):
         return None
-    form = _read(last)
+    form = _read_value(last)
     chain = tuple(part for part in left if CONSTANT.fullmatch(part))
     return None if form.items or form.kind == "relation" else replace(form, chain=chain)

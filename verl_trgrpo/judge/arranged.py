@@ -19,7 +19,8 @@ _DERIVATIVE = re.compile(r"\\frac\{ ?(?:d|\\partial)(?![a-z])|\\frac\{ ?d[a-zA-Z
 _ATOMS = {"number", "name", "pi", "e", "i", "degree"}
 # Functions whose value at a number is a task; a hyperbolic one is as finished as the exponentials that it is made of.
 _CLASSES = {
-    "trigonometric": "sin cos tan cot sec csc", "inverse": "asin acos atan acot", "log": "log", "count": "! !! binomial gcd lcm",
+    "trigonometric": "sin cos tan cot sec csc", "inverse": "asin acos atan acot asec acsc",
+    "log": "log", "count": "! !! binomial gcd lcm",
     "step": "floor ceiling", "choice": "max min abs", "det": "det arg deg",
 }  # fmt: skip
 _CLASS_OF = {name: group for group, names in _CLASSES.items() for name in names.split()}

@@ -3,7 +3,6 @@
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from fractions import Fraction
 from math import gcd
 
 from verl_trgrpo.judge.answer_form import read_answer
@@ -17,8 +16,23 @@ from verl_trgrpo.judge.forms import (
     names_differ,
     same_sets,
 )
+from verl_trgrpo.judge.integers import class_name, integers_of, is_class
 from verl_trgrpo.judge.numbers import Number, equal_numbers, has_many_places
 from verl_trgrpo.judge.parser import tokens_of
+from verl_trgrpo.judge.shapes import (
+    CHOICES,
+    as_point,
+    components,
+    cover_all,
+    has_other_names,
+    is_choice_list,
+    is_no_interval,
+    is_one_value,
+    is_ranking,
+    may_be_point,
+    names_variables,
+    numbers_in,
+)
 from verl_trgrpo.judge.spelling import GROUP, normalize, split_top_level
 from verl_trgrpo.judge.units import CHANGING_WORDS, SPACED_SYMBOLS, UNKNOWN, Unit, counted_words, in_base_units
 
@@ -32,7 +46,6 @@ _PLAIN_WORDS = re.compile(
 )  # ellipse; right angle; Fermat's theorem
 _ARTICLE = re.compile(r"(?:an?|the) (?=\w{2})", re.IGNORECASE)  # an ellipse
 _CAPITALS = re.compile(r"[A-Z](?: ?[A-Z])+")  # A B
-_CHOICES = re.compile(r"[A-J]+")  # BD
 _NO_FORMULA = re.compile(
     r"\\(?:text|neq|vee|lor)|^[A-J]\W*[A-J]?\W*$|(?<![a-zA-Z\\])[a-zA-Z]{3}"
 )  # \text{none}; D; \neq D; none
@@ -42,6 +55,9 @@ _TIME = re.compile(r"(?:[01]?[0-9]|2[0-4]):[0-5][0-9](?::[0-5][0-9])?")  # 12:30
 _INTEGER = re.compile(r"-?[0-9]+")  # -12
 _BIG = re.compile(r"\\(?:sum|prod|int|lim)")  # \sum_{k=1}^n k
 _DEGREE, _RADIAN = (("degree", 1),), (("radian", 1),)
+_OTHERWISE = Form("word", "otherwise")
+_UNIT_VECTOR = re.compile(r"\\(?:hat|widehat|vec) ?(?:\{([ijk])\}|([ijk]))(?![a-zA-Z])")  # \hat{i}; \vec k
+_NO_DEGREES = re.compile(r"\\(?:sin|cos|tan|cot|sec|csc|pi|exp|ln|log)(?![a-zA-Z])")  # \sin
 _SPACED_SYMBOL = re.compile(rf"(?<=[0-9}}]) +([{SPACED_SYMBOLS}]$)")  # 6 m
 
 
@@ -117,12 +133,17 @@ class _Comparison:
             return self.equal_choices(gold, answer)
         if "ratio" in (gold.kind, answer.kind):
             return self.same_ratio(gold, answer)
+        if is_class(gold) or is_class(answer):
+            one, other = integers_of(gold), integers_of(answer)
+            return one is not None and one == other and len({class_name(gold), class_name(answer)} - {None}) < 2
+        if "parts" in (gold.kind, answer.kind):
+            return self.same_parts(gold, answer)
         if gold.items and names_differ(gold, answer) and not (gold.text and answer.text):
             return False  # before a set of one value loses its name: A={5} and B={5}
         if same_sets(gold, answer) or self.equal_named_values(gold, answer):
             return True
         # A set of one value is that value.
-        gold, answer = (f.items[0] if _is_one_value(f) else f for f in (gold, answer))
+        gold, answer = (f.items[0] if is_one_value(f) else f for f in (gold, answer))
         if not gold.items and not answer.items:
             return self.equal_values(gold, answer)
         if gold.items and answer.items and not names_differ(gold, answer):
@@ -131,11 +152,11 @@ class _Comparison:
 
     def equal_written_otherwise(self, gold: Form, answer: Form) -> bool:
         """Compare a vector with its components, `(2,-3)` with `2i-3j`; an inequality with a set; `BD` with `B, D`."""
-        if "()" in (gold.kind, answer.kind) and (one := _components(gold)) and (other := _components(answer)):
+        if {"()", "matrix"} & {gold.kind, answer.kind} and (one := components(gold)) and (other := components(answer)):
             return gold.kind != answer.kind and self.equal_formulas(one, other)
         if (one := _inequality(gold)) and (other := _inequality(answer)):
             return self.equal_formulas(one, other)
-        return _is_choice_list(gold, answer)
+        return is_choice_list(gold, answer)
 
     def equal_several(self, gold: Form, answer: Form) -> bool:
         """Compare lists, points, unions and the like of several values, whose names do not differ."""
@@ -144,22 +165,62 @@ class _Comparison:
             names = {item.name if item.items else None for item in answer.items}
             same_name = len(names) == 1 and None not in names and gold.name in (None, *names)
             return same_name and self.equal_unordered(gold.items, answer.items)
-        if gold.kind != answer.kind and not (answer.kind == "()" and _may_be_point(gold, answer)):
+        if gold.kind == "[]" and answer.kind == "list" and is_no_interval(gold):
+            return self.same_parts(replace(gold, kind="list"), answer)  # [4,2]
+        if "()" in (gold.kind, answer.kind) and len(gold.items) > 2:
+            gold, answer = (
+                replace(form, kind="()") if form.kind == "[]" else form for form in (gold, answer)
+            )  # [1,2,3]
+        if {gold.kind, answer.kind} == {"matrix", "()"}:
+            gold, answer = as_point(gold), as_point(answer)
+        if gold.kind != answer.kind and not (answer.kind == "()" and may_be_point(gold, answer)):
             return False
-        unordered = gold.kind == answer.kind and gold.kind in ("list", "union", "meet", "cases")
+        if gold.kind == "cases":
+            return self.same_cases(gold, answer)
+        unordered = gold.kind == answer.kind and gold.kind in ("list", "union", "meet")
         if unordered and not self.order_matters(gold, answer):
             return self.equal_unordered(gold.items, answer.items)
         return (
             len(gold.items) == len(answer.items)
-            and not _has_other_names(gold, answer)
+            and not has_other_names(gold, answer)
             and all(map(self.equal_forms, gold.items, answer.items))
         )
 
+    def same_parts(self, gold: Form, answer: Form) -> bool:
+        """Compare numbered parts in order, also with a list of as many values."""
+        kinds = {gold.kind, answer.kind}
+        return (
+            kinds <= {"parts", "list", "meet"} and not (gold.braces or answer.braces) and len(gold.items) == len(answer.items)
+            and all(map(self.equal_forms, gold.items, answer.items))
+        )  # fmt: skip
+
+    def same_cases(self, gold: Form, answer: Form) -> bool:
+        """Compare cases in any order; "otherwise" is the one condition that is left."""
+        left = list(answer.items)
+        if len(left) != len(gold.items):
+            return False
+        last = []
+        for row in gold.items:
+            same = next((other for other in left if self.equal_forms(row, other)), None)
+            if same is None:
+                last.append(row)
+            else:
+                left.remove(same)
+        if not last:
+            return True
+        leaves_rest = [sum(_OTHERWISE in row.items for row in rows) for rows in (gold.items, answer.items)]
+        covers = leaves_rest[1] == 1 or (leaves_rest[0] == 1 and cover_all([row.items[1] for row in answer.items]))
+        return (
+            len(last) == 1 and max(leaves_rest) == 1 and covers
+            and _OTHERWISE in (last[0].items[-1], left[0].items[-1])
+            and self.equal_forms(last[0].items[0], left[0].items[0])
+        )  # fmt: skip
+
     def order_matters(self, gold: Form, answer: Form) -> bool:
         """Return whether the order of values counts: of named variables (`1, 2` for `x=1, y=2`), a sequence, a ranking."""
-        if any(item.text == r"\ldots" for item in gold.items) or _is_ranking(gold):
+        if any(item.text == r"\ldots" for item in gold.items) or is_ranking(gold):
             return True
-        if _names_variables(gold) and not any(item.name for item in answer.items):
+        if names_variables(gold) and not any(item.name for item in answer.items):
             return True
         return self.ordered and not all(item.name for item in (*gold.items, *answer.items))
 
@@ -173,7 +234,7 @@ class _Comparison:
         choice, other = (gold, answer) if gold.kind == "choice" else (answer, gold)
         if not other.items and other.text == choice.text:
             return choice is gold or not choice.items or self.is_option(choice.items[0], choice.text)
-        if not choice.items or (other.kind == "value" and _CHOICES.fullmatch(other.text)):
+        if not choice.items or (other.kind == "value" and CHOICES.fullmatch(other.text)):
             return False  # another letter
         return self.equal_forms(choice.items[0], other) if choice is gold else self.equal_forms(other, choice.items[0])
 
@@ -196,7 +257,10 @@ class _Comparison:
             fraction, ratio = (answer, gold) if gold.kind == "ratio" else (gold, answer)
             if fraction is gold and gold.number is not None and gold.number.value.denominator == 1:
                 return False  # 7:1 for 7 is a division to be worked out
-            values = _numbers(ratio)
+            values = numbers_in(ratio)
+            if fraction.number is None and len(ratio.items) == 2 and fraction.kind == "value" and not fraction.unit:
+                quotient = rf"\frac{{{ratio.items[0].text}}}{{{ratio.items[1].text}}}"
+                return self.equal_formulas(*((quotient, answer.text) if ratio is gold else (gold.text, quotient)))
             return bool(
                 values and len(values) == 2 and values[1] and not _TIME.fullmatch(ratio.text)
                 and fraction.number is not None and fraction.number.value == values[0] / values[1]
@@ -207,7 +271,7 @@ class _Comparison:
             return False
         if all(map(self.equal_forms, gold.items, answer.items)):
             return True
-        ours, theirs = _numbers(gold), _numbers(answer)
+        ours, theirs = numbers_in(gold), numbers_in(answer)
         if not ours or not theirs or not all(_INTEGER.fullmatch(item.text) for item in answer.items):
             return False
         reduced = gcd(*(value.numerator for value in theirs)) == 1
@@ -254,6 +318,8 @@ class _Comparison:
             return False
         if answer.approximation is not None and not self.fits(answer.text, answer.approximation):
             return False
+        if (one := _in_degrees(gold)) and (other := _in_degrees(answer)) and r"\circ" in gold.text + answer.text:
+            return self.equal_formulas(one, other)
         units = {gold.unit, answer.unit}
         if units == {_DEGREE, _RADIAN} or (units == {_DEGREE, None} and r"\pi" in gold.text + answer.text):
             return self.equal_formulas(_in_radians(gold), _in_radians(answer))
@@ -335,31 +401,12 @@ class _Comparison:
         gold, answer = gold.replace(GROUP, ""), answer.replace(GROUP, "")
         if gold == answer or len(answer) > max(80, 3 * len(gold)):
             return gold == answer
+        if _UNIT_VECTOR.search(gold + " " + answer):
+            gold, answer = (_UNIT_VECTOR.sub(lambda match: match[1] or match[2], text) for text in (gold, answer))
         ours, theirs = _PERIOD.search(gold), _PERIOD.search(answer)
         if ours and theirs and ours[1] not in answer and theirs[1] not in gold:  # n or k, for any integer
             answer = re.sub(rf"(?<![a-zA-Z\\]){theirs[1]}(?![a-zA-Z])", ours[1], answer)
         return self.same_formula(_SLOPPY_POWER.sub(r"^{\1}", gold), answer)  # x^10 is x^{1}0 in LaTeX, but in golds
-
-
-def _may_be_point(gold: Form, answer: Form) -> bool:
-    """Return whether a bare list may be meant as a point; neither a set nor the values of one variable are."""
-    if gold.kind != "list" or gold.braces:
-        return False
-    return not gold.items[0].name or (_names_variables(gold) and not answer.name)
-
-
-def _has_other_names(gold: Form, answer: Form) -> bool:
-    """Return whether a value of the answer has another name than the one in its place: `x=1, y=2` for `(a,b)=(1,2)`."""
-    wanted = (gold.name or "").strip("()").split(",")
-    return len(wanted) == len(answer.items) and any(
-        item.name not in (None, name) for item, name in zip(answer.items, wanted, strict=True)
-    )
-
-
-def _is_ranking(gold: Form) -> bool:
-    """Return whether a list is the first letters of the alphabet in another order: `C, A, B`."""
-    letters = [item.text for item in gold.items]
-    return len(letters) > 2 and letters != sorted(letters) and sorted(letters) == [*"ABCDEFGHIJ"[: len(letters)]]
 
 
 def _is_left_to_solve(left: str) -> bool:
@@ -374,28 +421,6 @@ def is_rounded(golds: Sequence[str]) -> bool:
     return bool(forms) and all(form.number is not None and has_many_places(form.number) for form in forms)
 
 
-def _numbers(form: Form) -> list[Fraction] | None:
-    values = [item.number.value for item in form.items if item.number and not (item.unit or item.number.percent)]
-    return values if len(values) == len(form.items) else None
-
-
-def _is_one_value(form: Form) -> bool:
-    return form.kind == "list" and len(form.items) == 1 and form.items[0].text != r"\emptyset"
-
-
-def _names_variables(gold: Form) -> bool:
-    """Return whether each value of a list has its own name, as in `x=1, y=2`; `x_1=1, x_2=2` are values of one variable."""
-    names = [(item.name or "").partition("_")[0] for item in gold.items]
-    return "" not in names and len(set(names)) == len(names)
-
-
-def _is_choice_list(gold: Form, answer: Form) -> bool:
-    """Return whether `BD` is given for `B, D`, or the other way round."""
-    listed, run = (gold, answer) if gold.items else (answer, gold)
-    letters = "".join(sorted(item.text for item in listed.items)) if listed.kind == "list" else ""
-    return bool(_CHOICES.fullmatch(letters)) and "".join(sorted(run.text)) == letters and not run.items
-
-
 def _are_words(gold: Form, answer: Form) -> bool:
     """Return whether both are runs of letters that read like words, of which another order is another word: "odd" and "ddo"."""
     if "".join(sorted(set(gold.text))) == gold.text and gold.text not in CHANGING_WORDS:
@@ -404,15 +429,14 @@ def _are_words(gold: Form, answer: Form) -> bool:
     return all(text.isalpha() and text.isascii() and not {*"eiou"}.isdisjoint(text.casefold()) for text in texts)
 
 
+def _in_degrees(form: Form) -> str:
+    r"""Return a formula without its degree signs, `180-2x` for `180^\circ-2x`; "" where these are not all of the same use."""
+    plain = form.number is None and form.kind == "value" and form.unit in (None, _DEGREE)
+    return form.text.replace(r"^\circ", "") if plain and not _NO_DEGREES.search(form.text) else ""
+
+
 def _in_radians(form: Form) -> str:
     return rf"({form.text})\cdot\frac{{\pi}}{{180}}" if form.unit == _DEGREE else form.text
-
-
-def _components(form: Form) -> str:
-    """Return a vector of numbers as the sum of its components, and such a sum as it is."""
-    if form.kind == "()" and 1 < len(form.items) < 4 and _numbers(form):
-        return "+".join(f"({item.text}){letter}" for item, letter in zip(form.items, "ijk", strict=False))
-    return form.text if form.kind == "value" and form.number is None and "j" in form.text else ""
 
 
 def _inequality(form: Form) -> str:

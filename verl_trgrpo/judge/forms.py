@@ -15,8 +15,8 @@ from verl_trgrpo.judge.spelling import split_top_level
 from verl_trgrpo.judge.units import CHANGING_WORDS, Unit
 
 Kind = Literal[
-    "value", "word", "relation", "list", "union", "meet", "matrix", "row", "cases", "without", "ratio", "choice",
-    "()", "(]", "[)", "[]",
+    "value", "word", "relation", "integers", "list", "parts", "union", "meet", "matrix", "row", "cases", "without", "ratio",
+    "choice", "()", "(]", "[)", "[]",
 ]  # fmt: skip
 
 
@@ -143,17 +143,6 @@ _QUANTITY = re.compile(
     r"|[A-Z]{2,}$|[a-zA-Z]{4,}(?: [a-zA-Z]+)*$|[A-Z] ?\\c[au]p(?![a-z])).*",
     re.DOTALL,
 )  # \angle ABC; |AB|; \frac{dy}{dx}; P(A|B); f(g(x)); \sum a_n; \text{Area}; AB; Area; A\cap B
-_QUALIFIER = re.compile(
-    r",?(?:\\text\{)?[\s,]*\(?(?:for ?(?:all|any|every|each)|\\forall|where)(?![a-zA-Z])(?P<rest>.*)"
-    r"|,?(?:\\text\{ ?for ?\})?\(?(?:[kmnl]\\in ?\\mathbb\{Z\}|(?![kmnl])[a-z]\\in ?\\mathbb\{R\})\)?$",
-    re.IGNORECASE | re.DOTALL,
-)  # f(x)=0 for all x; x,\text{ where }c\text{ is a constant}; 2n\pi,n\in\mathbb{Z}
-_QUALIFYING = re.compile(
-    r"\\text|\\in(?![a-zA-Z])|(?:\\mathbb\{[RCZNQ]\}|\{[RCZNQ]\}|(?<=\\in)[RCZNQ])(?:[_^](?:[+*]|\{[+>0]{1,2}\}))?|\\R|[{}(),.\s]"
-    r"|\b(?:real|reals|complex|positive|natural|rational|numbers?|integers?|values?|of|the|constants?|arbitrary|is|are|an|any"
-    r"|and|some)\b|(?<![a-zA-Z])[a-zA-Z](?:_\w)?(?![a-zA-Z])",
-    re.IGNORECASE,
-)  # \text{real numbers }x_1; n\in\mathbb{Z}
 CONSTANT = re.compile(r"(?:\\(?:frac|sqrt|pi|cdot|times)(?![a-zA-Z])|[^a-zA-Z\\])+")  # 3\sqrt{2}
 NOT_EQUAL = re.compile(r"(?:(?<![0-9)])!|\\not)$")  # x!; x\not
 _MAX_NAME = 60
@@ -247,16 +236,6 @@ def split_name(text: str) -> tuple[str, str] | None:
     if (match := _MEMBER.fullmatch(text)) and is_left_side(match[1]):
         return match[1], match[2]
     return None
-
-
-def split_qualifier(text: str) -> str:
-    """Return `text` without a qualifier that does not restrict it, such as "for all real x" or "where c is a constant"."""
-    if not any(word in text.casefold() for word in ("for", "where", r"\in")):
-        return text
-    match = _QUALIFIER.search(text)
-    if match and match.start() > 0 and not _QUALIFYING.sub("", match["rest"] or "").strip(" '"):
-        return text[: match.start()].rstrip(" ,(")
-    return text
 
 
 def names_differ(gold: Form, answer: Form) -> bool:

@@ -23,12 +23,16 @@ _TOKEN = re.compile(
     rf"|[a-zA-Z])(?: ?{_SCRIPT})?'*)"
     r"|(?P<number>[0-9]+(?:\.[0-9]+)?|\.[0-9]+)|(?P<command>\\[a-zA-Z]+|\\.)|(?P<sign>[^\s])"
 )  # `\vec{u}_1`, `x_{12}''`, `3.5`, `\frac`, `+`
-_SAME_NAMES = "sin cos tan cot sec csc sinh cosh tanh coth exp ln log lg det arg deg"
+_INVERTIBLE = ["sin", "cos", "tan", "cot", "sec", "csc", "sinh", "cosh", "tanh", "coth", "sech", "csch"]  # \sin^{-1}
 FUNCTIONS = {
-    "arsinh": "asinh", "arcsin": "asin", "arccos": "acos", "arctan": "atan", "arccot": "acot", "arctg": "atan",
-    "tg": "tan", "ctg": "cot", "sh": "sinh", "ch": "cosh", "th": "tanh", "cosec": "csc", "sen": "sin",
+    "arctg": "atan", "arcctg": "acot", "tg": "tan", "ctg": "cot", "sh": "sinh", "ch": "cosh", "th": "tanh", "cth": "coth",
+    "cosec": "csc", "sen": "sin", "arccosec": "acsc", "argsh": "asinh", "argch": "acosh", "argth": "atanh",
 }  # fmt: skip
-FUNCTIONS |= {name: name for name in _SAME_NAMES.split(" ")}
+FUNCTIONS |= {name: name for name in [*_INVERTIBLE, "exp", "ln", "log", "lg", "det", "arg", "deg"]}
+FUNCTIONS |= {
+    prefix + name: "a" + name for name in _INVERTIBLE for prefix in ("arc", *("ar", "a", "arg") * name.endswith("h"))
+}
+"""What the names of functions mean; the only list of them."""
 _SEVERAL = {"max", "min", "gcd", "lcm"}
 _CLOSING = {"(": ")", "[": "]", "{": "}", r"\{": r"\}", r"\lfloor": r"\rfloor", r"\lceil": r"\rceil"}
 _BIG = {r"\sum", r"\prod", r"\int", r"\iint", r"\oint", r"\lim"}
@@ -333,7 +337,7 @@ class _Parser:
             else:
                 raise UnreadableFormulaError(f"an index of {name}")
         if exponent == ("*", ("number", Fraction(-1)), ("number", Fraction(1))):
-            if name not in ("sin", "cos", "tan", "cot"):
+            if name not in _INVERTIBLE:
                 raise UnreadableFormulaError("an inverse function")
             name, exponent = "a" + name, None
         bracket = self.text in ("(", "[", "{")

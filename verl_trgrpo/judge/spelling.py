@@ -12,6 +12,7 @@ from functools import lru_cache
 from typing import Any
 
 from verl_trgrpo.judge.language import CHARACTERS, LATEX_COMMANDS, PLAIN_TEXT
+from verl_trgrpo.judge.parser import FUNCTIONS
 from verl_trgrpo.judge.units import CURRENCIES, DOLLAR, PLAIN, SHORT_UNITS, SPACED_SYMBOLS, number_in_words
 
 _SCRIPTS = tuple(
@@ -45,11 +46,7 @@ _PLAIN_WORD = re.compile(r"(?<![a-zA-Z])(?:sqrt|[a-zA-Z]{3,}|pi|ln|lg)(?![a-z])|
 _PLAIN_POWER = re.compile(r"\^\(([^()]*)\)")  # 7^(n+2)
 
 _NESTED = r"\{((?:[^{}]|\{(?:[^{}]|\{[^{}]*\})*\})*)\}"
-_FUNCTION_NAMES = (
-    "tg ctg arctg lg sin cos tan cot sec csc arcsin arccos arctan sinh cosh tanh coth log ln exp max min gcd lcm det lim "
-    "arg mod"
-)
-_FUNCTIONS = frozenset(_FUNCTION_NAMES.split(" "))
+_FUNCTIONS = {*FUNCTIONS, "max", "min", "gcd", "lcm", "lim", "mod"} - {"sh", "ch", "th", "deg"}
 ROW = "\ue000"  # stands for the row break of a matrix
 GROUP = "\ue001"  # stands for a comma that may separate thousands
 _PLAIN_NUMBER = re.compile(r"-?[0-9]{1,300}(?:\.[0-9]{1,300})?")  # -3.5
@@ -94,6 +91,8 @@ def _unwrap(match: re.Match[str]) -> str:
         return rf"\{inner} "
     if not re.search(r"[^\W\d_]", words):
         return inner if inner == "," else f" {inner} "
+    if match.string.startswith("_", match.end()):
+        return inner  # \text{2A}_{16}
     if number := re.fullmatch(r"([^a-zA-Z{}\\]*[0-9])\s*([a-zA-Z][^{}]*)", inner):
         return rf"{number[1]}\text{{ {number[2]}}}"  # \text{5 cm}
     return rf"\text{{{match[1]}}}"
@@ -127,7 +126,7 @@ _LAYOUT = tuple(
             r"|\\(?:square|blacksquare|Box|bigstar|checkmark|qed|nonumber|notag|newline|hfill|strut|mathstrut|null|bf|rm|it"
             r"|sf)(?![a-zA-Z])(?! ?\{)"
             r"|\\text\{ ?\(?(?:final )?answer\)? ?\}"
-            r"|\\(?:underline|boxed|fbox|mathbf|boldsymbol|bm|pmb|mathit|mathsf|mathtt)\s*(?=\{)",
+            r"|\\(?:underline|boxed|fbox|mathbf|boldsymbol|bm|pmb|mathit|mathsf|mathtt)\s*(?=\{|(?<=\s)[a-zA-Z](?![a-zA-Z]))",
             " ",
         ),  # \left(; \displaystyle x; \color{red}; \tag{1}; 5\checkmark; \boxed{5}
         (rf"\$ ?[\n{ROW}] ?\$", ", "),  # $x=1$\ue000$y=2$
@@ -167,11 +166,15 @@ _RULES = tuple(
         (r"(\\[a-zA-Z]+|\})\s+(?=\{)", r"\1"),  # \frac {1}
         (r"\{:\}", ":"),  # 3{:}40
         (r"\( ?(\\approx(?![a-zA-Z])[^()]*)\)$", r"\1"),  # \sqrt{2} (\approx 1.41)
-        (r"(?<=[a-z]) and ?\}(?= ?[0-9])", r"}"),  # 3\text{ hours and }20\text{ minutes}
+        (r"(\\text\{ ?[a-z]+) and ?\}(?= ?[0-9.]+ ?\\text)", r"\1}"),  # 3\text{ hours and }20\text{ minutes}
         (r"^\\\{\s*\\\}$", r"\\emptyset"),  # \{ \}
         (r"(?<=[0-9]) ?\(([a-zA-Z]{3}[a-zA-Z ]*)\)$", r"\\text{ \1}"),  # 9 (apples)
         (r"""(?<=[0-9])\s*(?:''|")$""", r"\\text{ in}"),  # 67"
-        (r"\((?:\\text\{)? ?\\?b?mod ?\}? ?([0-9]+|[a-zA-Z]) ?\}?\)", r"\\pmod{\1}"),  # (\text{mod }7); (mod n)
+        (
+            r"(?P<text>\\text\{ ?)?\((?:\\text\{)? ?\\?b?mod ?\}? ?([0-9]+|[a-zA-Z]) ?\}?\)(?(text) ?\})",
+            r"\\pmod{\2}",
+        ),  # (\text{mod }7); (mod n); \text{ (mod 7)}
+        (r"(\\equiv.{1,20}?) ?\\b?mod ?([0-9]+)$", r"\1\\pmod{\2}"),  # n\equiv1\bmod6
         (r"^([0-9.]+) ?([a-zA-Z]+) ([0-9.]+)(?=\\text\{)", r"\1\\text{ \2 }\3"),  # 3 hours 20\text{ minutes}
         (r"\\pmod\s*([0-9]+|[a-zA-Z])", r"\\pmod{\1}"),  # \pmod 3
         (
@@ -190,6 +193,8 @@ _RULES = tuple(
             lambda m: "'" * m[0].count("prime"),
         ),  # f^{\prime\prime}; f^\prime
         (r"(?<=[0-9])\.([0-9]*)\\dot\s*\{?([0-9])\}?", r".\1\\overline{\2}"),  # 0.1\dot{6}
+        (r"\\([ij])math(?![a-zA-Z])", r"\1"),  # \hat{\imath}
+        (r"\\mathbb\s*([A-Z])(?![a-zA-Z])", r"\\mathbb{\1}"),  # \mathbb R
         (r"\\ddot\s*(?:\{([a-zA-Z])\}|([a-zA-Z]))", r"\1\2''"),  # \ddot{x}
         (r"\\dot(?![a-zA-Z])\s*(?:\{([a-zA-Z]|\\[a-zA-Z]+)\}|([a-zA-Z]|\\[a-zA-Z]+))", r"\1\2'"),  # \dot{x}; \dot\theta
         (r"([a-zA-Z])('+)(_(?:\w|\{[^{}]*\}))", r"\1\3\2"),  # S'_1

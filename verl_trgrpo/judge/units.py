@@ -17,16 +17,25 @@ _SPELLINGS = (
     "km kilometer kilometre 千米 公里 км =1000m", "nm nanometer nanometre", "in inch inche =0.0254m", "ft foot feet =0.3048m",
     "yd yard =0.9144m", "mi mile =1609.344m", "s second sec 秒 초 =1s", "ms millisecond =0.001s", "min minute 分钟 =60s",
     "h hour hr 小时 時間 시간 =3600s", "day 天 =86400s", "week =604800s", "month 个月", "year yr 年 岁", "g gram 克 =1g",
-    "kg kilogram 千克 公斤 кг =1000g", "mg milligram =0.001g", "lb pound lbs", "oz ounce", "t ton tonne 吨",
+    "kg kilogram 千克 公斤 кг =1000g", "mg milligram =0.001g",
+    "mcg microgram =0.000001g", "dm decimeter decimetre =0.1m", "lb pound lbs", "oz ounce", "t ton tonne 吨",
     "L l liter litre 升 =1L",
     "mL ml milliliter millilitre 毫升 =0.001L", "gal gallon", "quart =0.25gal", "pint =0.125gal", "cup",
     "tablespoon tbsp =3teaspoon", "teaspoon tsp =1teaspoon", "hectare", "acre", "grain", "dollar usd buck =1dollar",
     "cent =0.01dollar", "euro eur", "gbp", "yen jpy 円", "yuan rmb cny 元", "won 원", "rouble ruble руб", "rupee inr rs",
     "peso", "franc", "degree deg 度", "radian rad", "Hz hertz",
-    "angstrom å Å",
-    "am", "pm", "J joule =1J", "kJ kilojoule =1000J", "N newton", "W watt =1W", "kW kilowatt =1000W", "V volt", "A ampere amp",
+    "angstrom å Å =0.0000000001m", "am", "pm =0.000000000001m",
+    "J joule =1J", "kJ kilojoule =1000J", "N newton", "W watt =1W", "kW kilowatt =1000W", "V volt", "A ampere amp",
     "K kelvin", "Pa pascal =1Pa", "kPa =1000Pa", "C coulomb", "F farad", "T tesla", "mol mole", "eV electronvolt", "erg",
     "cal calorie", "kcal kilocalorie", "ohm", "S siemens", "dyn dyne", "ly lightyear", "pc parsec", "AU au",
+    "atm atmosphere =101325Pa", "bar =100000Pa", "mbar millibar =100Pa", "torr", "mmHg", "psi", "Wb weber", "H henry henrie",
+    "Bq becquerel", "Gy gray", "Sv sievert", "Ci curie", "lx lux", "lm lumen", "cd candela", "sr steradian", "Da dalton", "amu",
+    "dB decibel", "bit =1bit", "byte =8bit", "kB kilobyte =8000bit", "MB megabyte =8000000bit", "GB gigabyte =8000000000bit",
+    "TB terabyte", "KiB", "MiB", "GiB", "bps", "kbps", "Mbps", "Gbps", "rpm", "bpm", "ppm", "ppb", "cc =1mL", "hp horsepower",
+    "Btu btu", "therm", "Wh =3600J", "kWh =3600000J", "MWh =3600000000J", "Ah", "mAh", "gauss", "poise", "knot",
+    "degreeC celsius Celsius", "degreeF fahrenheit Fahrenheit",
+    "nauticalmile =1852m", "fps", "rod",
+    "furlong", "fathom", "carat =0.2g", "bushel", "barrel", "decade", "century centurie", "fortnight =1209600s",
     "person people 人 명",
 )  # fmt: skip
 # Words that only say that something is counted, one by one: a pair, a team or a box holds several.
@@ -36,7 +45,8 @@ _COUNTING = frozenset(
     "student", "child", "boy", "girl", "man", "woman", "friend", "apple", "orange", "egg", "book", "page", "card",
     "ball", "marble", "coin", "ticket", "piece", "car", "member", "point", "vertex", "edge", "side", "triangle",
     "square", "line", "digit", "term", "factor", "divisor", "path", "step", "move", "cell", "word", "letter", "只",
-    "次", "条", "本", "つ", "가지"]
+    "tooth", "teeth", "mouse", "mice", "children", "men", "women", "quantum", "quanta", "photon", "electron", "atom",
+    "molecule", "cycle", "revolution", "rotation", "turn", "次", "条", "本", "つ", "가지"]
 )  # fmt: skip
 _FACTORS: dict[str, tuple[Fraction, str]] = {}
 _NAMES: dict[str, str] = {}
@@ -46,8 +56,8 @@ for _line in _SPELLINGS:
     if _match := re.fullmatch(r"([0-9.]+)([a-zA-Z]\w*)", _factor):  # 0.3048m
         _FACTORS[_words.split()[0]] = (Fraction(_match[1]), _match[2])
 _SYMBOLS = {word for word in _NAMES if len(word) == 1 or not word.islower()}
-_PREFIXES = {"n": -9, "μ": -6, "m": -3, "c": -2, "k": 3, "M": 6, "G": 9, "T": 12}
-_PREFIXED = re.compile(r"(?:[kMGTmcnμµ]|\\mu)(?:m|s|g|L|N|J|W|V|A|K|Pa|Hz|eV|F|C|T|mol|ohm|pc)")  # \mum; GHz
+_PREFIXES = {"n": -9, "μ": -6, "m": -3, "c": -2, "d": -1, "h": 2, "k": 3, "M": 6, "G": 9, "T": 12}
+_PREFIXED = re.compile(r"(?:[kMGTmcdhnμµ]|\\mu)(?:m|s|g|L|N|J|W|V|A|K|Pa|Hz|eV|F|C|T|mol|ohm|pc)")  # \mum; GHz
 SPACED_SYMBOLS = "mshgLNJWVAK"
 """One letter that is a unit behind a space, `6 m`; without one it is a factor, `6m`."""
 PLAIN = sorted(
@@ -105,10 +115,14 @@ _OPERATIONS = (
 CHANGING_WORDS = frozenset(_OPERATIONS.split(" ")) | MULTIPLIERS.keys() | NUMBER_WORDS.keys()
 """Words that change a value, or say that it is not the answer, also where the question has them."""
 _WORD = r"\\mu ?[a-zA-Z]*|\\Omega|[^\W\d_](?:\.[^\W\d_])+(?![^\W\d_])|[^\W\d_]+"
+_IN_ONE_WORD = re.compile(
+    r"\b(nautical|light)[ -]?(?=miles?|years?)|\bdegrees? (?=[Cc]elsius|[Ff]ahrenheit)"
+)  # nautical miles
 _TOKEN = re.compile(
     rf"(?P<word>{_WORD})\.?(?P<power>\^\{{?-?[0-9]\}}?|(?<=[a-zA-Z])[23](?![0-9]))?|(?P<slash>/)|\s+|[().·*-]|\\cdot ?"
     r"|(?P<other>.)"
 )  # kg m^2/s
+_RATES = {"mph": {"mi": 1, "h": -1}, "kph": {"km": 1, "h": -1}}
 _AREA = {"square": 2, "sq": 2, "cubic": 3, "cu": 3}
 _POWERS = {"squared": 2, "cubed": 3}
 _MAX_WORDS, _MAX_CHARS = 5, 80
@@ -124,7 +138,7 @@ _SUFFIX = re.compile(
     rf"|(?P<text>(?:\\mu ?|\^\\circ ?)?"
     rf"(?:\\text\{{{_IN_TEXT}(?:\^\{{?-?[0-9]\}}?{_IN_TEXT})*\}}{_UNIT_POWER}(?:/|\\cdot ?)?){{1,6}})"
     rf"|(?<=[0-9}}) ])(?P<plain>(?:{_PLAIN_RATIO}|(?i:{'|'.join(PLAIN)})(?![a-zA-Z])){_UNIT_POWER}|[ap]m)"
-    rf"|(?<=[0-9])(?P<foreign>[^\W\d_a-zA-Z]+))",
+    rf"|(?<=[0-9}}])(?P<foreign>[^\W\d_a-zA-Z]+))",
     re.DOTALL,
 )  # 30^\circ C; 5\text{ m/s}^2; 9.8m/s^2; 5cm; 5pm; 5厘米
 _TRIGONOMETRIC = re.compile(r"\\(?:sin|cos|tan|cot|sec|csc)(?![a-zA-Z])")  # \tan 15
@@ -166,6 +180,7 @@ def read_unit(text: str, spaced: bool = True) -> Unit | None:
         text: what stands behind a value, without ``\text``, such as ``m/s^2``, ``square inches`` or ``p.m.``.
         spaced: a space stands in front; without one, capital `K` is thousands.
     """
+    text = _IN_ONE_WORD.sub(lambda match: match[1] or "", text)
     tokens = list(_TOKEN.finditer(text)) if len(text) <= _MAX_CHARS else []
     words = [token["word"] for token in tokens if token["word"]]
     if not 0 < len(words) <= _MAX_WORDS or any(token["other"] for token in tokens):
@@ -186,7 +201,7 @@ def read_unit(text: str, spaced: bool = True) -> Unit | None:
                 return None
             name = last = name or "unit" * bool(area)  # 24 square units
             power = area or int((token["power"] or "1").strip("^{}"))
-            powers.update({"mi": sign, "h": -sign} if name == "mph" else {name: sign * power} if name else {})
+            powers.update(_RATES.get(name) or {name: sign * power} if name else {})
             area = 0
     return tuple(sorted(powers.items()))
 
@@ -195,7 +210,7 @@ def _unit_name(word: str, spaced: bool) -> str | None:
     """Return the name of a known unit, "" for a word that counts, or the singular of an unknown word; None for anything else."""
     compact = word.replace(".", "").replace(" ", "")
     lower = compact.lower()
-    if lower in ("am", "pm", "mph"):
+    if lower in ("am", "pm", "mph", "kph"):
         return lower
     if {lower, lower.removesuffix("s")} & CHANGING_WORDS:
         return None
@@ -210,7 +225,9 @@ def _unit_name(word: str, spaced: bool) -> str | None:
             return _NAMES[known]
     if _PREFIXED.fullmatch(compact):
         return compact.replace("\\mu", "μ").replace("µ", "μ")
-    return UNKNOWN + lower.removesuffix("s") if compact == lower and len(compact) > 1 and compact.isascii() else None
+    return (
+        UNKNOWN + lower.removesuffix("s") if compact[:1].islower() and len(compact) > 1 and compact.isascii() else None
+    )
 
 
 def in_base_units(unit: Unit) -> tuple[Fraction, Unit]:

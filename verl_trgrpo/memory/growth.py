@@ -45,15 +45,16 @@ class Wall:
             "actor_rollout_ref.model.use_fused_kernels=true, before"
         )
         return (
-            f"the card is full near step {self.step}: the trainer reserves {self.reserved:.1f} of {self.room:.1f} GiB, "
-            f"{self.growth:.2f} more with each step ({cause}); {remedy}"
+            f"at this growth the update fails near step {self.step}: the trainer reserves {self.reserved:.1f} of {self.room:.1f} "
+            f"GiB, {self.growth:.2f} more with each step ({cause}); {remedy}"
         )
 
 
 def coming_wall(rows: Sequence[tuple[int, Mapping[str, float]]], card_gb: float) -> Wall | None:
     """Return the wall that a run is about to meet, None where its memory does not grow, or where it is far away.
 
-    The counters are those of the trainer's process. What it can have is the card without the contexts and the sleeping engine.
+    The counters are those of the trainer's process, whose peak is the update. What it can have is the card without the contexts
+    and the sleeping engine. What stays reserved when the engine wakes up is in no counter: veRL empties the cache before.
 
     Args:
         rows: number and metrics of the steps so far, in order.

@@ -70,12 +70,12 @@ class Plan:
         return CARD.value * self.gb
 
     def at(self, mean: float) -> list[Phase]:
-        """Return the phases if prompt and response together have `mean` tokens on average."""
+        """Return the phases in the order of time if prompt and response together have `mean` tokens on average."""
         return [
             self._phase("engine start", self._start()),
             self._cache(),
-            self._phase("rollout", self._rollout()),
             self._phase("weight sync", self._sync()),
+            self._phase("rollout", self._rollout()),
             self._phase("log-probabilities", self._log_prob(mean), active=True),
             *([self._phase("reference", self._reference(mean), active=True)] if self.setup.has_reference else []),
             self._phase("update", self._update(mean), active=True),
@@ -96,8 +96,7 @@ class Plan:
 
     @cached_property
     def _trained(self) -> int:
-        rank = self.setup.lora_rank
-        return self.shape.adapter(rank, self.setup.target_modules) if rank else self.shape.parameters
+        return self.shape.adapter if self.setup.lora_rank else self.shape.parameters
 
     @cached_property
     def weights(self) -> float:

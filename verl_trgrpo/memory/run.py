@@ -63,7 +63,7 @@ def memory_answer(config: DictConfig, gpu_gb: float | None, has_reference: bool,
     card = "--gpu-gb" if gpu_gb else "this machine's" if here else "no card here, --gpu-gb names another"
     try:
         setup = setup_of(lambda key: selected(config, key), has_reference, needs_critic)
-        plan = Plan(model_shape(model_config(config)), setup, gb, _optimizer(config))
+        plan = Plan(model_shape(model_config(config), setup.lora), setup, gb, _optimizer(config))
     except UnknownModelError as error:
         return MemoryAnswer(None, None, str(error), card)
     return MemoryAnswer(plan, memory_verdict(plan), "", card)

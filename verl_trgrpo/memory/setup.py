@@ -5,7 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from statistics import NormalDist
 from typing import Any
+
+from omegaconf import OmegaConf
 
 from verl_trgrpo.memory.shape import UnknownModelError
 from verl_trgrpo.runs.keys import ACTOR, MODEL, REF, ROLLOUT
@@ -57,6 +60,7 @@ class Setup:
     checkpointing: bool
     lora_rank: int
     target_modules: Any
+    exclude_modules: Any
     layered_summon: bool
     merges: bool
     sequence_parallel: int
@@ -95,11 +99,19 @@ class Setup:
         """Return the tokens of the longest prompt and response."""
         return self.prompt + self.response
 
+    @property
+    def lora(self) -> dict[str, Any] | None:
+        """Return what PEFT's ``LoraConfig`` gets; None without adapters."""
+        targets = {"target_modules": self.target_modules, "exclude_modules": self.exclude_modules}
+        return {"r": self.lora_rank, "lora_alpha": self.lora_rank, **targets} if self.lora_rank else None
+
     def tokens(self, batch: MicroBatch, responses: int, mean: float) -> float:
         """Return the tokens of a micro-batch on a card, at most, if prompt and response have `mean` tokens on average.
 
-        Without padding removed, veRL pads to the longest of the micro-batch: of n lengths that are exponentially distributed it
-        is H(n) times their mean (the n-th harmonic number), and at most the allowed one.
+        Lengths are taken to be exponentially distributed. Without padding removed, veRL pads to the longest of the micro-batch:
+        of n lengths it is H(n) times their mean (the n-th harmonic number). With it, the micro-batch with the most tokens
+        counts, of all of a step: means of n lengths have the standard deviation ``mean / sqrt(n)``, and the largest of m of
+        them lies so many of these above `mean` as the largest of m normal numbers above 0 (Blom's approximation).
         """
         split = self.sequence_parallel
         if batch.packed is not None:
@@ -110,7 +122,9 @@ class Setup:
             return several * min(float(self.longest), mean * _harmonic(several))
         if batch.packed is not None:
             return min(float(max(batch.packed, mean / split)), responses * mean / split)
-        return several * mean / split
+        cuts = self.cards / split * self.step_responses / several
+        above = NormalDist().inv_cdf(max(0.5, (cuts - 0.375) / (cuts + 0.25)))
+        return several * min(float(self.longest), mean * (1 + above / math.sqrt(several))) / split
 
 
 def _harmonic(count: float) -> float:
@@ -146,7 +160,8 @@ def setup_of(get: Get, has_reference: bool, needs_critic: bool) -> Setup:
         defers_sync=bool(get(f"{_ENGINE}.use_no_sync_for_gradient_accumulation")),
         checkpointing=bool(get(f"{MODEL}.enable_gradient_checkpointing")),
         lora_rank=int(get(f"{MODEL}.lora.rank") or 0) or int(get(f"{MODEL}.lora_rank") or 0),
-        target_modules=get(f"{MODEL}.target_modules"),
+        target_modules=_plain(get(f"{MODEL}.target_modules")),
+        exclude_modules=_plain(get(f"{MODEL}.exclude_modules")),
         layered_summon=bool(get(f"{ROLLOUT}.layered_summon")),
         merges=bool(get(f"{MODEL}.lora.merge")),
         sequence_parallel=parallel,
@@ -183,6 +198,10 @@ _LOG_PROB = ("log_prob_use_dynamic_bsz", "log_prob_max_token_len_per_gpu", "log_
 
 def _micro(get: Get, section: str, *names: str) -> MicroBatch:
     return MicroBatch.of(get, *(f"{section}.{name}" for name in names))
+
+
+def _plain(value: Any) -> Any:
+    return list(value) if OmegaConf.is_list(value) else value
 
 
 def _bytes_of(get: Get, section: str) -> int:

@@ -43,7 +43,7 @@ class ModelShape:
         inside: bytes for each token that a layer needs at most, forward and backward, beside its input.
         saved: bytes for each token that a layer keeps for its backward pass.
         forward: bytes for each token that a layer needs at most without a gradient.
-        linear: sizes (out, in) of the layers' linear maps by name, for adapters.
+        adapter: parameters of LoRA adapters, 0 without.
     """
 
     parameters: int
@@ -59,17 +59,15 @@ class ModelShape:
     inside: float
     saved: float
     forward: float
-    linear: tuple[tuple[str, int, int], ...]
-
-    def adapter(self, rank: int, targets: Any = "all-linear") -> int:
-        """Return the parameters of LoRA adapters of this rank; `targets` is ``all-linear`` or a list of names."""
-        named = {targets} if isinstance(targets, str) else set(targets or ())
-        chosen = [each for each in self.linear if named & {"all-linear", each[0]}]
-        return sum(rank * (out + into) for _, out, into in chosen)
+    adapter: int
 
 
-def model_shape(config: Mapping[str, Any]) -> ModelShape:
+def model_shape(config: Mapping[str, Any], lora: Mapping[str, Any] | None = None) -> ModelShape:
     """Return what a model needs, by the content of its ``config.json``.
+
+    Args:
+        config: content of the file.
+        lora: arguments of PEFT's ``LoraConfig``; None without adapters.
 
     Raises:
         UnknownModelError: transformers or torch do not know the model, or it also sees or hears.
@@ -84,7 +82,7 @@ def model_shape(config: Mapping[str, Any]) -> ModelShape:
     try:
         with warnings.catch_warnings(), _quiet():
             warnings.simplefilter("ignore")
-            return _asked(config)
+            return _asked(config, lora)
     except UnknownModelError:
         raise
     except Exception as error:  # whatever transformers and torch raise for a shape that they do not know
@@ -103,7 +101,16 @@ class _quiet:  # noqa: N801  # a context
         logging.disable(logging.NOTSET)
 
 
-def _asked(config: Mapping[str, Any]) -> ModelShape:
+def _with_adapters(model: Any, lora: Mapping[str, Any] | None) -> Any:
+    """Give a model its adapters, in place, as veRL does; return the model."""
+    if lora:
+        from peft import LoraConfig, get_peft_model
+
+        get_peft_model(model, LoraConfig(**lora), autocast_adapter_dtype=False)
+    return model
+
+
+def _asked(config: Mapping[str, Any], lora: Mapping[str, Any] | None) -> ModelShape:
     from transformers import AutoConfig, AutoModelForCausalLM
 
     known = AutoConfig.for_model(**{**config, "use_cache": False})
@@ -111,8 +118,10 @@ def _asked(config: Mapping[str, Any]) -> ModelShape:
         model = AutoModelForCausalLM.from_config(known, dtype=torch.bfloat16)
     layers = model.get_decoder().layers
     of_layers = [sum(p.numel() for p in layer.parameters()) for layer in layers]
-    parameters = sum(p.numel() for p in model.parameters())
-    inside, saved, forward = _layer_bytes({**config, "use_cache": False})
+    parameters, largest = sum(p.numel() for p in model.parameters()), max(p.numel() for p in model.parameters())
+    with torch.device("meta"):
+        every = sum(p.numel() for p in _with_adapters(model, lora).parameters())
+    inside, saved, forward = _layer_bytes({**config, "use_cache": False}, lora)
     return ModelShape(
         parameters=parameters,
         root=parameters - sum(of_layers),
@@ -120,18 +129,14 @@ def _asked(config: Mapping[str, Any]) -> ModelShape:
         layers=len(layers),
         hidden=known.hidden_size,
         vocabulary=known.vocab_size,
-        largest=max(p.numel() for p in model.parameters()),
+        largest=largest,
         tied=bool(known.tie_word_embeddings),
         positions=int(getattr(known, "max_position_embeddings", 0) or 0),
         cache=_cache_bytes(known),
         inside=inside,
         saved=saved,
         forward=forward,
-        linear=tuple(
-            (name.rpartition(".")[2], module.out_features, module.in_features)
-            for name, module in layers.named_modules()
-            if isinstance(module, torch.nn.Linear)
-        ),
+        adapter=every - parameters,
     )
 
 
@@ -170,20 +175,39 @@ def peak_bytes(run: Callable[[Callable[[], int]], object], *outside: Any) -> int
 _COUNTED = ("ACT", "TEMP", "OTH", "OPT")
 
 
-def _layer_bytes(config: Mapping[str, Any]) -> tuple[float, float, float]:
+def _without_content(model: torch.nn.Module) -> torch.nn.Module:
+    """Make the weights of a model on ``meta`` anew in the current mode; return the model.
+
+    Those without gradient become buffers, because torch's tracker puts a hook on the gradient of every parameter.
+    """
+    for module in model.modules():
+        for name, weight in list(module.named_parameters(recurse=False)):
+            empty = torch.empty(weight.shape, dtype=weight.dtype)
+            delattr(module, name)
+            if weight.requires_grad:
+                module.register_parameter(name, torch.nn.Parameter(empty))
+            else:
+                module.register_buffer(name, empty)
+    return model
+
+
+def _layer_bytes(config: Mapping[str, Any], lora: Mapping[str, Any] | None) -> tuple[float, float, float]:
     """Return bytes for each token of one layer: at most with gradients, kept for them, and at most without."""
     from torch._subclasses.fake_tensor import FakeTensorMode
     from transformers import AutoConfig, AutoModel
 
     one = {**config, "num_hidden_layers": 1, "vocab_size": 8, "pad_token_id": None}
-    if kinds := config.get("layer_types"):
+    if kinds := getattr(AutoConfig.for_model(**config), "layer_types", None):
         one["layer_types"] = [next((kind for kind in kinds if kind == "full_attention"), kinds[0])]
-    with FakeTensorMode():
+    with torch.device("meta"):
         decoder = AutoModel.from_config(AutoConfig.for_model(**one), dtype=torch.bfloat16, attn_implementation="sdpa")
+        _with_adapters(decoder, lora)
+    with FakeTensorMode():
+        layer = _without_content(decoder.layers[0])
         states = torch.zeros(1, _TOKENS, decoder.config.hidden_size, dtype=torch.bfloat16)
-        layer, positions = decoder.layers[0], torch.arange(_TOKENS)[None]
+        positions = torch.arange(_TOKENS)[None]
         rotary = getattr(decoder, "rotary_emb", None)
-        given = {"position_embeddings": rotary(states, positions)} if rotary else {}
+        given = {"position_embeddings": type(rotary)(decoder.config)(states, positions)} if rotary else {}
 
         def run(now: Callable[[], int], backward: bool = False) -> None:
             out = layer(states, attention_mask=None, position_ids=positions, **given)

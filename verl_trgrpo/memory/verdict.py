@@ -20,13 +20,13 @@ class MemoryVerdict:
 
     Args:
         kind: ``fits``, ``depends on response length``, ``does not fit`` or ``not known``.
-        tightest: phase that takes the largest share, at the allowed length.
+        phase: the one that the kind rests on; the one with the largest share, at the allowed length, where a run fits.
         reason: what the kind rests on.
         setting: dotted key and value that make the run fit, alone; "" where there is none or none is needed.
     """
 
     kind: str
-    tightest: Phase
+    phase: Phase
     reason: str = ""
     setting: str = ""
 
@@ -46,28 +46,27 @@ def memory_verdict(plan: Plan) -> MemoryVerdict:
     """Return whether a run fits at all lengths, at none, or up to a mean length.
 
     A phase fits if it does so by more than its error. It fails only beyond the error of the whole plan, because that stops a run.
-    In between nothing is claimed.
+    In between nothing is claimed. Of phases that fail the first counts: a run does not come further.
     """
     setup = plan.setup
     few, many = ({phase.name: phase for phase in plan.at(mean)} for mean in (short_mean(setup), setup.longest))
-    tightest = max(many.values(), key=lambda phase: phase.share)
     failing = [name for name in many if all(_fails(each[name]) for each in (few, many))]
     if failing:
-        worst = max((many[name] for name in failing), key=lambda phase: phase.share)
-        reason = f"{worst.name} takes {_percent(worst)}"
-        return MemoryVerdict(DOES_NOT, worst, reason, remedy(plan, worst.name) or "")
+        first = many[failing[0]]
+        settings = filter(None, (remedy(plan, name) for name in failing))
+        return MemoryVerdict(DOES_NOT, first, f"{first.name} takes {_percent(first)}", next(settings, ""))
     if crossing := [name for name in many if (few[name].share > 1) != (many[name].share > 1)]:
         breaks = {name: _breaking(plan, name, few[name].share > 1) for name in crossing}
-        first = min(breaks, key=lambda name: breaks[name])
-        beyond = "below" if few[first].share > 1 else "above"
-        reason = f"{first} breaks {beyond} a mean of {breaks[first]} tokens of prompt and response"
-        return MemoryVerdict(DEPENDS, many[first], reason, remedy(plan, first) or "")
+        soonest = min(breaks, key=lambda name: breaks[name])
+        beyond = "below" if few[soonest].share > 1 else "above"
+        reason = f"{soonest} breaks {beyond} a mean of {breaks[soonest]} tokens of prompt and response"
+        return MemoryVerdict(DEPENDS, many[soonest], reason, remedy(plan, soonest) or "")
     close = [phase for each in (few, many) for phase in each.values() if not _holds(phase)]
     if close:
         worst = max(close, key=lambda phase: phase.share)
-        reason = f"{worst.name} takes {_percent(worst)}, and the plan's error is {worst.error / worst.limit:.0%}"
-        return MemoryVerdict(NOT_KNOWN, worst, reason, remedy(plan, worst.name) or "")
-    return MemoryVerdict(FITS, tightest)
+        reason = f"{worst.name} comes closer to the card's limit than the plan's error"
+        return MemoryVerdict(NOT_KNOWN, worst, reason)
+    return MemoryVerdict(FITS, max(many.values(), key=lambda phase: phase.share))
 
 
 def _fails(phase: Phase) -> bool:

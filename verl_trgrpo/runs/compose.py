@@ -22,13 +22,10 @@ from verl_trgrpo.common.secrets import password_problems, word_problems
 from verl_trgrpo.common.text import nearest
 from verl_trgrpo.config import OWN_CONFIGS
 from verl_trgrpo.runs.hydra_messages import OF_WEIGHTS, hydra_message, option_hint
-from verl_trgrpo.runs.keys import flat, selected
+from verl_trgrpo.runs.keys import MAIN_SECTIONS, flat, selected
 from verl_trgrpo.runs.overrides import added_keys, chosen_value, malformed, quoted, setting_problems
 
 DEFAULT_CONFIG = "trgrpo_trainer"
-
-# Sections of every configuration of a training.
-_SECTIONS = ("actor_rollout_ref", "algorithm", "critic", "data", "reward", "trainer")
 
 # Experiment names that do not name a run: veRL's own default, and that of this package's configurations.
 _UNNAMED = ("gsm8k", "trgrpo")
@@ -261,7 +258,7 @@ def _compose(source: str | Path, recipe: Path | None, overrides: list[str]) -> t
     search = [f"hydra.searchpath=[{quoted(f'file://{verl_configs}')}]"] if recipe else []
     config = _hydra_compose(folder, recipe.stem if recipe else str(source), [*search, *overrides])
     deleted = {override[1:].partition("=")[0] for override in overrides if override.startswith("~")}
-    if lacking := [name for name in _SECTIONS if name not in config and name not in deleted]:
+    if lacking := [name for name in MAIN_SECTIONS if name not in config and name not in deleted]:
         message = (
             f"{source}: is not a whole configuration, it lacks {', '.join(lacking)}; begin its defaults list with "
             "ppo_trainer, or give a recipe that includes it"

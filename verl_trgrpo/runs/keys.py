@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -35,6 +35,8 @@ GPUS = "trainer.n_gpus_per_node"
 ADDED = (
     MANAGER_OPTIONS, "actor_rollout_ref.actor.policy_loss.rollout_correction", "actor_rollout_ref.rollout.custom.",
 )  # fmt: skip
+# Sections of every configuration of a training.
+MAIN_SECTIONS = ("actor_rollout_ref", "algorithm", "critic", "data", "reward", "trainer")
 # Sections of old scripts: they are among veRL's defaults, but its trainer does not read them.
 OLD_SECTIONS = ("custom_reward_function", "reward_model", "sandbox_fusion")
 
@@ -90,19 +92,24 @@ def place_of(key: str, known: Collection[str] | None = None) -> str:
     return place if exists else ""
 
 
-def hint_of(key: str, known: Collection[str], plus: bool = False) -> str:
+def hint_of(
+    key: str, known: Collection[str], plus: bool = False, reads: Callable[[str], bool] = lambda place: True
+) -> str:
     """Return what to write for a key that does not exist: what it has become, or the key beside it that is spelled alike.
 
     Args:
         key: dotted.
         known: dotted keys that exist.
         plus: a key that a section may get, and does not have, is written with a plus.
+        reads: whether anything reads a key that a section may get.
     """
     if found := moved_key(key):
         if not found.place:
             return f"no counterpart, {found.why}"
-        if not (place := place_of(key, known)):
+        if not (place := place_of(key, known) or nearest_key(found.place, known)):
             return f"did you mean {found.place}? ({'; '.join(filter(None, (found.why, 'not in this configuration')))})"
+        if place.startswith(ADDED) and not reads(place):
+            return f"no counterpart, nothing in veRL reads {place}"
         there = not plus or any(f"{each}.".startswith(f"{place}.") for each in known)
         return f"did you mean {'' if there else '+'}{place}?{f' ({found.why})' if found.why else ''}"
     meant = nearest_key(key, known)

@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Collection, Sequence
+from functools import partial
 from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from verl_trgrpo.runs.keys import OLD_SECTIONS, flat, hint_of, moved_key, selected
+from verl_trgrpo.runs.keys import MAIN_SECTIONS, OLD_SECTIONS, flat, hint_of, moved_key, selected
 from verl_trgrpo.runs.readers import has_reader
 
 _KEY = re.compile(r"(?P<sign>\+\+|\+|~)?(?P<key>[^=]*)")
@@ -130,14 +131,14 @@ def setting_problems(config: DictConfig, words: Sequence[str], groups: Collectio
     from hydra.core.override_parser.overrides_parser import OverridesParser
 
     keys = [key for key in flat(config) if not key.startswith((*OLD_SECTIONS, "hydra.runtime", "hydra.overrides"))]
-    config, messages, known = config.copy(), [], [*groups, *keys]
+    config, messages, old, known = config.copy(), list[str](), list[str](), [*groups, *keys]
     for each in OverridesParser.create().parse_overrides([*words]):
         key = each.key_or_group
         there = selected(config, key)
         if each.is_delete():
             if there is None:
                 messages.append(
-                    f"~{key}: the configuration lacks this key; {_meant(key, known) or 'leave this word out'}"
+                    f"~{key}: the configuration lacks this key; {_meant(config, key, known) or 'leave this word out'}"
                 )
             elif not OmegaConf.is_config(there) and each.value() not in (None, "", there):
                 messages.append(f"~{key}={each.value()}: its value is {there}; write ~{key}")
@@ -148,14 +149,21 @@ def setting_problems(config: DictConfig, words: Sequence[str], groups: Collectio
             continue
         OmegaConf.set_struct(config, not (each.is_add() or each.is_force_add()))
         for leaf, part in flat({key: value}).items():
+            theirs = leaf.partition(".")[0] not in (*MAIN_SECTIONS, *OLD_SECTIONS)  # a section that another trainer has
+            if part is not None and moved_key(leaf) and not theirs:
+                old.append(f"{leaf}: veRL's trainer does not read this key; {_meant(config, leaf, known)}")
             try:
                 OmegaConf.update(config, leaf, part, merge=True)
             except (OmegaConfBaseException, ValueError):  # a ValueError for a name in a list
                 read = can_be_added(config, leaf, groups) and not moved_key(leaf) and has_reader(config, leaf)
                 plus = f" (+{leaf}=... adds it)" if read else ""
-                meant = _meant(leaf, known) or ("" if plus else "leave this word out")
-                messages.append(f"{leaf}: unknown key{'; ' if meant else ''}{meant}{plus}")
-    return messages
+                meant = _meant(config, leaf, known)
+                beside = "" if meant else _beside(leaf, known)
+                meant = meant or ("" if plus else "no counterpart is known, leave this word out")
+                messages.append(f"{leaf}: unknown key{'; ' if meant else ''}{meant}{plus}{beside}")
+    refused = {message.partition(":")[0] for message in messages}
+    more = [message for message in old if message.partition(":")[0] not in refused]
+    return [*messages, *more] if messages else []  # alone, they are warnings and errors of the first stage of the check
 
 
 def can_be_added(config: DictConfig, key: str, groups: Collection[str]) -> bool:
@@ -171,16 +179,19 @@ def can_be_added(config: DictConfig, key: str, groups: Collection[str]) -> bool:
     return False
 
 
-def _meant(key: str, known: Collection[str]) -> str:
+def _meant(config: DictConfig, key: str, known: Collection[str]) -> str:
     """Return what was probably meant, as it can be typed where the keys `known` can be set; "" if nothing is like it."""
     dotted, hydra_s = key.replace("/", "."), key.casefold().startswith("hydra")
     group = key.rpartition("/")[0]
     if placed := [other for other in known if other.endswith(f"@{dotted}") or other.lstrip("+") == group]:
         return f"did you mean {placed[0]}?"  # actor@actor_rollout_ref.actor
     settable = [other for other in known if other != key and "@" not in other and other.startswith("hydra") == hydra_s]
-    key = dotted
-    if hint := hint_of(key, settable, plus=True):
-        return hint
+    return hint_of(dotted, settable, plus=True, reads=partial(has_reader, config))
+
+
+def _beside(key: str, known: Collection[str]) -> str:
+    """Return the names in the section of a key; "" where there are many."""
     section = key.rpartition(".")[0]
-    beside = [other.rpartition(".")[2] for other in settable if section and other.rpartition(".")[0] == section]
-    return f"{section} has {', '.join(beside)}" if 0 < len(beside) <= 12 else ""
+    names = [other.rpartition(".")[2] for other in known if section and other.rpartition(".")[0] == section]
+    shown = [name for name in names if name != "_target_"]
+    return f"; {section} has {', '.join(shown)}" if 0 < len(names) <= 12 else ""

@@ -24,7 +24,6 @@ from typing import Any, get_args, get_type_hints
 
 import yaml
 from omegaconf import DictConfig, OmegaConf
-from omegaconf.errors import OmegaConfBaseException
 
 from verl_trgrpo.common.foreign import ForeignFileError, read_foreign
 from verl_trgrpo.runs.keys import (
@@ -80,17 +79,21 @@ def key_table() -> Mapping[str, Any]:
     return content
 
 
-def unread_keys(config: DictConfig, defaults: DictConfig, on_path: str = "") -> Iterator[Unread]:
+def unread_keys(
+    config: DictConfig, defaults: DictConfig, on_path: str = "", whole: DictConfig | None = None
+) -> Iterator[Unread]:
     """Yield the keys without a reader; of a section without one, the section alone. The first call may import veRL.
 
     Args:
         config: composed.
         defaults: the configuration of the same groups without settings.
         on_path: look at this key and the sections that it is in alone.
+        whole: the configuration that `config` is a part of.
     """
     found = [*_unread_below(config, defaults, "", None, on_path)]
-    words = _own_words(config) if found else frozenset()
-    references = _references(config) if found else frozenset()
+    whole = config if whole is None else whole
+    words = _own_words(whole) if found else frozenset()
+    references = _references(whole) if found else frozenset()
     for each in found:
         referred = any(
             f"{each.key}.".startswith(f"{key}.") or f"{key}.".startswith(f"{each.key}.") for key in references
@@ -101,13 +104,15 @@ def unread_keys(config: DictConfig, defaults: DictConfig, on_path: str = "") -> 
 
 def has_reader(config: DictConfig, key: str) -> bool:
     """Return whether a key that is added to a configuration of groups alone would have a reader."""
-    added = config.copy()
-    OmegaConf.set_struct(added, False)
-    try:
-        OmegaConf.update(added, key, "?", force_add=True)
-    except (OmegaConfBaseException, TypeError, ValueError):  # a part of the key is a value, or a name in a list
-        return False
-    return not any(True for _ in unread_keys(added, config, key))
+    parts, added = key.split("."), OmegaConf.create()
+    for length in range(1, len(parts)):  # the sections around it alone: a copy of the whole takes half a second
+        section = ".".join(parts[:length])
+        if (node := selected(config, section)) is not None and not isinstance(node, DictConfig):
+            return False  # a part of the key is a value, or a name in a list
+        if target := selected(config, f"{section}._target_"):
+            OmegaConf.update(added, f"{section}._target_", target)
+    OmegaConf.update(added, key, "?")
+    return not any(True for _ in unread_keys(added, config, key, config))
 
 
 def _unread_below(node: DictConfig, defaults: Any, prefix: str, owner: Any, on_path: str) -> Iterator[Unread]:
@@ -210,7 +215,8 @@ def _own_words(config: DictConfig) -> frozenset[str]:
     """Return the words of the Python files of the user's own that a run loads. They are read, not run."""
     modules = [name.strip() for name in os.environ.get("VERL_USE_EXTERNAL_MODULES", "").split(",")]
     modules += [str(selected(config, key) or "").rpartition(".")[0] for key in _CLASSES]
-    modules += [str(value).rpartition(".")[0] for key, value in flat(config).items() if key.endswith("._target_")]
+    targets = {key: value for key, value in flat(config).items() if key.endswith("._target_")}
+    modules += [str(value).rpartition(".")[0] for key, value in targets.items() if not key.startswith("hydra.")]
     places = [str(selected(config, key) or "") for key in _FILES]
     modules += [place.removeprefix("pkg://") for place in places if place.startswith("pkg://")]
     loops = selected(config, f"{AGENT}.agent_loop_config_path")
@@ -227,11 +233,22 @@ def _own_words(config: DictConfig) -> frozenset[str]:
 
 @cache
 def _words_of_module(module: str) -> frozenset[str]:
+    place = _place_of(module)
+    files = (place.with_suffix(".py"), place / "__init__.py") if place else ()
+    return frozenset().union(*(_words_of_file(str(file)) for file in files if file.is_file()))
+
+
+def _place_of(module: str) -> Path | None:
+    """Return where a module is, without its suffix; None where its package is not. Unlike ``find_spec`` this imports nothing."""
+    package, *parts = module.split(".")
     try:
-        found = importlib.util.find_spec(module)
-    except (ImportError, ValueError):  # a package above it does not exist
-        return frozenset()
-    return _words_of_file(found.origin) if found and found.origin else frozenset()
+        found = importlib.util.find_spec(package)
+    except (ImportError, ValueError):
+        return None
+    folders = list(found.submodule_search_locations or ()) if found else []
+    if found and found.origin and not folders:
+        return Path(found.origin).with_suffix("")
+    return Path(folders[0], *parts) if folders else None
 
 
 def _words_of_file(path: str) -> frozenset[str]:
@@ -242,10 +259,7 @@ def _words_of_file(path: str) -> frozenset[str]:
 
 
 def _modules_in(package: str) -> list[str]:
-    found = importlib.util.find_spec(package)
-    return [
-        f"{package}.{each.name}" for each in pkgutil.iter_modules(found.submodule_search_locations if found else [])
-    ]
+    return [f"{package}.{each.name}" for each in pkgutil.iter_modules([str(_place_of(package))])]
 
 
 def python_words(source: str) -> frozenset[str]:

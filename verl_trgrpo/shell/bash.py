@@ -53,6 +53,7 @@ class Bash:
 
     Attributes:
         unparsed: lines that are not bash.
+        ended: the line in which ``exit`` has ended the script, 0 if none has.
     """
 
     def __init__(
@@ -62,7 +63,7 @@ class Bash:
         environment: Mapping[str, str],
         on_command: Callable[[int, list[str]], None],
     ) -> None:
-        self.on_command, self.unparsed = on_command, list[int]()
+        self.on_command, self.unparsed, self.ended = on_command, list[int](), 0
         state = State(arguments=[*arguments], directory=environment.get("PWD", ""))
         self.words = Words(name, state, environment, self._printed)
         self._conditions = Conditions(self.words)
@@ -354,7 +355,9 @@ class Bash:
             self._depth -= 1
 
     def _do_leave(self, node: Node, words: list[str]) -> bool:
-        raise _LeftError(source_of(node).split()[0])
+        by = source_of(node).split()[0]
+        self.ended = self.words.line(node) if by == "exit" else self.ended
+        raise _LeftError(by)
 
     def _do_true(self, node: Node, words: list[str]) -> bool:
         return True
@@ -389,7 +392,9 @@ class Bash:
         self._depth += 1
         if self._depth > _MOST_DEPTH:
             raise TooLongError(f"line {self.words.line(node)}: eval calls itself too often")
-        self.follow(" ".join(words), self.words.line(node))
+        text = " ".join(words)
+        if MARK.sub("", text).strip():  # of a program's output alone, as of `conda shell.bash hook`, nothing is known
+            self.follow(text, self.words.line(node))
         self._depth -= 1
         return None
 

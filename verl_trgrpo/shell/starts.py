@@ -7,7 +7,7 @@ import os
 import re
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from verl_trgrpo.common.findings import Finding, InvalidInputError
@@ -27,6 +27,8 @@ _MODULES = "VERL_USE_EXTERNAL_MODULES"
 _MODULE = re.compile(r"[\w.]+")
 # An override where bash expects a command: a comment or an empty line before it has ended the command.
 _LOST = re.compile(r"[+~]{0,2}[a-z_]\w*(\.\w+)+=")
+# Sections with a policy, in veRL and in EasyR1: without one a program is another kind of trainer.
+_POLICIES = ("actor_rollout_ref.", "worker.actor.")
 # Programs whose words are not a command.
 _NOT_RUN = ("grep", "pgrep", "pkill", "sed", "awk")
 
@@ -40,12 +42,14 @@ class ScriptStart:
         source: name or file of its primary configuration.
         overrides: that are known.
         findings: what was not read, by line, and what bash does to the command.
+        module: of the trainer; of another one than ``main_ppo`` the keys alone can be checked.
     """
 
     line: int
     source: str | Path
     overrides: tuple[str, ...]
     findings: tuple[Finding, ...]
+    module: str = TRAINER
 
 
 def is_script(source: str) -> bool:
@@ -119,13 +123,12 @@ class _Reader:
                 )
             )
         if not self.starts:
+            if self.bash.ended:
+                self._others.append(f"line {self.bash.ended}: ends the script; set what it asks for before that line")
             others = [f"{self.path}, {each}" for each in dict.fromkeys(self._others)]
             nothing = f"{self.path}: starts no training that can be read (python3 -m {TRAINER} ...)"
             raise InvalidInputError([nothing, *(finding.message for finding in findings), *others])
-        self.starts = [
-            ScriptStart(each.line, each.source, each.overrides, (*findings, *each.findings))
-            for each in dict.fromkeys(self.starts)
-        ]
+        self.starts = [replace(each, findings=(*findings, *each.findings)) for each in dict.fromkeys(self.starts)]
 
     def _take(self, line: int, words: list[str]) -> None:
         """Take one command of the script: a start, a command in quotes for another shell, or something else."""
@@ -153,8 +156,16 @@ class _Reader:
         unread = [word for word in words if self.bash.reason(word)]
         known = [word for word in words if word not in unread]
         findings = [*self._unread(unread), *self._surroundings(line)]
-        if module != TRAINER:
-            if _is_file(module) or not any("actor_rollout_ref." in word for word in words):
+        other = None if module == TRAINER else _other_trainer(module)
+        if other:
+            if module != other.module:
+                findings.append(self._error(line, f"starts {module}, which is not here; start {other.module}"))
+            reason = (
+                f"{self.path}, line {line}: starts {other.module}, of which the names of the keys alone were checked"
+            )
+            findings.append(Finding.not_checked(str(self.path), reason))
+        elif module != TRAINER:
+            if _is_file(module) or not any(section in word for word in words for section in _POLICIES):
                 shown = self.bash.shown(module)
                 self._others.append(f"line {line}: starts {shown}; only the arguments of {TRAINER} are checked")
                 return
@@ -163,13 +174,20 @@ class _Reader:
             )
             findings.append(self._error(line, reason))
         try:
-            source, overrides = main_arguments(known)
+            source, overrides = main_arguments(known, other)
         except ValueError as error:
             findings.append(self._error(line, str(error)))
-            source, overrides = main_arguments([word for word in known if not word.startswith("-") and "=" in word])
+            plain = [word for word in known if not word.startswith("-") and "=" in word]
+            source, overrides = main_arguments(plain, other)
+        if isinstance(source, Path) and not source.is_file():
+            name = source.stem if (_configs() / source.name).is_file() else _DEFAULT
+            reason = f"its configuration {source} is not here, so its arguments were checked with {name}; validate where it is"
+            findings.append(self._error(line, reason))
+            source = name
         if problems := word_problems(overrides):
             raise InvalidInputError([f"{self.path}, line {line}: {problem}" for problem in problems])
-        self.starts.append(ScriptStart(line, source, tuple(overrides), tuple(findings)))
+        started = other.module if other else TRAINER
+        self.starts.append(ScriptStart(line, source, tuple(overrides), tuple(findings), started))
 
     def _surroundings(self, line: int) -> list[Finding]:
         """Return what of the shell's state this process does not have."""
@@ -213,6 +231,32 @@ def _is_file(module: str) -> bool:
     return any((place / file).is_file() for place in (verl_directory().parent, Path.cwd()))
 
 
+@dataclass(frozen=True)
+class _Trainer:
+    """A trainer of veRL beside ``main_ppo``: its module, and the folder and name of its configuration."""
+
+    module: str
+    folder: Path
+    config: str
+
+
+def _other_trainer(module: str) -> _Trainer | None:
+    """Return the trainer of veRL that a module is, or was before veRL took its recipe over; None for any other."""
+    for name in (module, re.sub(r"^recipe\.", "verl.experimental.", module)):
+        file = verl_directory().parent / f"{name.replace('.', '/')}.py"
+        if not name.startswith("verl.") or not file.is_file():
+            continue
+        found = re.search(r'@hydra\.main\(config_path="([\w/]+)", config_name="(\w+)"', read_foreign(file).decode())
+        config = file.parent / found[1] / f"{found[2]}.yaml" if found else file
+        if found and re.search(r"^ +- ppo_\w*trainer$", read_foreign(config).decode(), re.MULTILINE):
+            return _Trainer(name, config.parent, config.stem)
+    return None
+
+
+def _configs() -> Path:
+    return verl_directory() / "trainer" / "config"
+
+
 class _Parser(argparse.ArgumentParser):
     """Raises where argparse would end the process."""
 
@@ -220,8 +264,8 @@ class _Parser(argparse.ArgumentParser):
         raise ValueError(message)
 
 
-def main_arguments(words: Sequence[str]) -> tuple[str | Path, list[str]]:
-    """Return the primary configuration and the overrides in arguments of ``main_ppo``, as Hydra reads them.
+def main_arguments(words: Sequence[str], other: _Trainer | None = None) -> tuple[str | Path, list[str]]:
+    """Return the primary configuration and the overrides in arguments of ``main_ppo``, or of another trainer, as Hydra does.
 
     Raises:
         ValueError: Hydra refuses them.
@@ -231,13 +275,16 @@ def main_arguments(words: Sequence[str]) -> tuple[str | Path, list[str]]:
     parser = get_args_parser()
     parser.__class__ = _Parser
     options = parser.parse_args([*words])
-    name, folder = options.config_name or _DEFAULT, options.config_path or options.config_dir
+    name, folder = (options.config_name or _DEFAULT).removesuffix(".yaml"), options.config_path or options.config_dir
     overrides = [*options.overrides]
+    if other:
+        own = other.folder.parent / folder if folder else other.folder
+        return own / f"{(options.config_name or other.config).removesuffix('.yaml')}.yaml", overrides
     if not folder:
         return name, overrides
     place = verl_directory() / "trainer" / folder
-    file = place / f"{name.removesuffix('.yaml')}.yaml"
-    if place == verl_directory() / "trainer" / "config":
+    file = place / f"{name}.yaml"
+    if place == _configs():
         return name, overrides
     if options.config_dir and not file.is_file():
         return name, [f"hydra.searchpath=[{quoted(f'file://{place}')}]", *overrides]

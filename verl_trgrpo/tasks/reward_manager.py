@@ -24,7 +24,7 @@ from verl.utils.import_utils import load_extern_object
 from verl.utils.reward_score import default_compute_score
 
 from verl_trgrpo.common.text import shorten
-from verl_trgrpo.data.prompts import opens_thinking, template_options
+from verl_trgrpo.data.prompts import ends_of, opens_thinking, template_options
 from verl_trgrpo.data.rows import CUT_OFF, PROMPT
 from verl_trgrpo.tasks.reward_input import reward_input
 
@@ -101,6 +101,7 @@ class _PromptMixin(RewardManagerBase):
         super().__init__(config, tokenizer, compute_score and _checked(compute_score), **kwargs)
         self._thinking_opened = opens_thinking(tokenizer, **template_options(config))
         self._rollout = config.actor_rollout_ref.rollout
+        self._ends = ends_of(tokenizer, config)
 
     async def run_single(self, data: DataProto) -> dict[str, Any]:
         """Score one response; returns what veRL's manager does, and ``cut_off`` among its ``reward_extra_info``."""
@@ -124,13 +125,13 @@ class _PromptMixin(RewardManagerBase):
         return found | {"reward_extra_info": numbers | {CUT_OFF: float(cut_off)}}
 
     def _is_cut_off(self, data: DataProto) -> bool:
-        """Return whether the response fills the room that it had, and does not end with the end-of-sequence token."""
+        """Return whether the response fills the room that it had, and does not end with a token that ends a response."""
         response, mask = data.batch["responses"][0], data.batch["attention_mask"][0]
         width = len(mask) - len(response)
         prompt_length, length = int(mask[:width].sum()), int(mask[width:].sum())
         context = self._rollout.get("max_model_len")
         room = min(self._rollout.response_length, context - prompt_length if context else float("inf"))
-        return length >= room and int(response[length - 1]) != self.tokenizer.eos_token_id
+        return length >= room and int(response[length - 1]) not in self._ends
 
 
 @cache
