@@ -135,13 +135,17 @@ def tiny_run(tmp_path_factory) -> Path:
     return directory
 
 
+_PYTHON = sys.executable
+
+
 @pytest.fixture
 def fake_driver(tmp_path, monkeypatch):
     """``fake_driver(script)`` runs lines of shell in place of veRL's trainer, its arguments in ``$@``."""
 
     def install(script: str) -> None:
         driver = tmp_path / "driver"
-        driver.write_text(f"#!/bin/sh\n{script}\n")
+        masked = f'[ "$2" = verl_trgrpo.launch.masked ] && exec {_PYTHON} "$@"'
+        driver.write_text(f"#!/bin/sh\n{masked}\n{script}\n")
         driver.chmod(0o755)
         monkeypatch.setattr(sys, "executable", str(driver))
 

@@ -1,5 +1,6 @@
 """Each row of the table on either side of its change; runs that are made and runs that were reported; the command."""
 
+import itertools
 import json
 import math
 import re
@@ -8,23 +9,31 @@ import warnings
 import numpy as np
 import pytest
 
+from tests.runs.growing_runs import AT_START, at_start
 from tests.runs.made_runs import Figures, make_run, score
 from tests.runs.reported_runs import SICK, SOUND, VAL, Draw, curve, steps_of
 from verl_trgrpo.cli.main import main
+from verl_trgrpo.runs.alarms import Column
 from verl_trgrpo.runs.health import SIGNALS, judge
+from verl_trgrpo.runs.history import History
 from verl_trgrpo.runs.metrics import Step
 
 NAN = math.nan
 # Names that veRL 0.9.1 or this package logs; each row has to know one.
 NAMES = (
     "critic/score/mean", "critic/rewards/mean", "critic/reward/f1/mean", "critic/equal_groups_frac", "critic/no_answer_frac",
-    "critic/cut_off_frac", "actor/grad_norm", "actor/lr", "actor/entropy", "actor/kl_loss", "actor/ppo_kl", "actor/pg_clipfrac",
-    "actor/pg_loss", "actor/tr_weight_std", "training/rollout_probs_diff_mean", "training/rollout_actor_probs_pearson_corr",
-    "rollout_corr/k3_kl", "response_length/mean", "num_turns/mean", "response/aborted_ratio", "timing_s/step",
-    "rollout_corr/rollout_is_eff_sample_size", "rollout_corr/rollout_is_mean",
+    "critic/cut_off_frac", "prompt_length/clip_ratio", "actor/grad_norm", "actor/lr", "actor/entropy", "actor/kl_loss",
+    "actor/ppo_kl", "actor/pg_clipfrac", "actor/pg_loss", "actor/tr_weight_std", "training/rollout_probs_diff_mean",
+    "training/rollout_actor_probs_pearson_corr", "rollout_corr/k3_kl", "response_length/mean", "num_turns/mean",
+    "response/aborted_ratio", "timing_s/step", "rollout_corr/rollout_is_eff_sample_size", "rollout_corr/rollout_is_mean",
     "perf/cpu_memory_used_gb", "critic/vf_explained_var", "val-core/math/acc/mean@1",
 )  # fmt: skip
-ROWS = {f"{row.name}, {row.metrics}": row for row in SIGNALS if row.name != "learning rate changes nothing"}
+# Rows of what is sick from the first step alone (AT_START).
+STARTS = (
+    "learning rate changes nothing", "gradient is far above its bound", "KL is large at the start", "no answer is right",
+    "validation and training disagree",
+)  # fmt: skip
+ROWS = {f"{row.name}, {row.metrics}, {row.unit}": row for row in SIGNALS if row.name not in STARTS}
 
 
 # What has to happen beside it.
@@ -109,10 +118,11 @@ def test_any_metric_is_finite_in_nearly_all_steps(name):
         return [each for each in judge(steps) if "finite" in each.signal.name]
 
     assert found() == []
-    assert [(each.is_sick, each.stands) for each in found(20)] == [(False, False)], "one step"
+    for step in (20, 40):
+        assert [(each.is_sick, each.stands) for each in found(step)] == [(False, False)], "one step"
     [half] = found(*range(1, 41, 2))
-    assert "20 of 40 values" in half.message and (half.first, half.stands, half.lost) == (1, False, True)
-    assert [(each.first, each.last, each.stands) for each in found(40)] == [(40, 40, True)]
+    assert "20 of 40 values" in half.message and (half.first, half.stands, half.lost) == (1, True, True)
+    assert [(each.first, each.last, each.stands) for each in found(39, 40)] == [(39, 40, True)]
 
 
 def test_most_made_runs_are_judged_rightly():
@@ -164,7 +174,7 @@ def test_without_its_excuse_it_is_sick(habit, context):
 def test_equal_weights_are_named_whatever_they_are(mean):
     """A shaping that is meant to be constant logs no spread (tests/verl_plugin/test_policy_loss.py)."""
     weights = {"actor/tr_weight_mean": mean, "actor/tr_weight_std": 0.0}
-    assert [each.signal.name for each in judge([Step(i, weights) for i in range(9)])] == ["weights are all equal"]
+    assert [each.signal.name for each in judge([Step(i, weights) for i in range(12)])] == ["weights are all equal"]
 
 
 @pytest.mark.parametrize(
@@ -183,6 +193,51 @@ def test_what_is_sick_by_definition_is_so_from_the_first_step(name, sick, sound)
     found = [each for each in judge(steps_of({name: sick * noise})) if each.is_sick]
     assert [(each.first, each.metric) for each in found] == [(1, name)] and "global_step" not in found[0].remedy
     assert judge(steps_of({name: sound * noise})) == []
+
+
+@pytest.mark.parametrize("kind", AT_START)
+def test_what_is_sick_from_its_start_is_named_from_there_and_goes_back_to_no_checkpoint(kind):
+    run = at_start(7, kind, True)
+    found = [each for each in judge(run.steps) if each.is_sick and each.metric in run.metrics]
+    first = next(step.number for step in run.steps if kind != "validation 0" or step.accuracy is not None)
+    assert found and found[0].first == first and "global_step" not in found[0].remedy
+    assert [each.message for each in judge(at_start(7, kind, False).steps) if each.counts] == []
+
+
+# Sound before step 70, and after it: what the reward, which rises from 0.40 to a level, excuses or not.
+QUANTITIES = {
+    "num_turns/mean": (5.2, 2.0), "actor/entropy": (0.4, 1.8), "actor/kl_loss": (0.05, 1.5), "response_length/mean": (400, 1900),
+    "response_length/clip_ratio": (0.03, 0.5), "critic/no_answer_frac": (0.02, 0.5),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("reward", [0.40, 0.42, 0.46, 0.75])
+@pytest.mark.parametrize("metric", QUANTITIES)
+def test_an_alarm_does_not_come_and_go_and_is_excused_by_size(metric, reward):
+    draw, n, (before, after) = Draw(3), 140, QUANTITIES[metric]
+    level = curve((0, before), (60, before), (70, after), (n - 1, after))
+    values = draw.shares(level, 256) if after < 1 else draw.noisy(level)
+    columns = draw.usual(n, **{
+        metric: values, "critic/score/mean": draw.shares(curve((0, 0.4), (60, 0.4), (70, reward), (n - 1, reward)), 512),
+    })  # fmt: skip
+    steps, rows = steps_of(columns), [row for row in SIGNALS if re.fullmatch(row.metrics, metric)]
+    said = [any(each.is_sick for each in judge(steps[:size], rows)) for size in range(60, n + 1, 4)]
+    assert sum(a != b for a, b in itertools.pairwise(said)) <= (1 if reward < 0.7 else 2), (
+        "one change of mind: it is named"
+    )
+    assert said[-1] == (reward < 0.7), metric
+
+
+def test_what_is_said_at_a_step_follows_from_the_steps_up_to_it():
+    """One pass over a whole run finds the alarms that stand at each of its steps."""
+    for seed in (4, 18):
+        steps = make_run(seed).steps
+        for size in (7, len(steps) // 2, len(steps) - 1):
+            whole, part = History(steps).upto(steps[size - 1].number), History(steps[:size])
+            for row in SIGNALS[:-2]:
+                for name in part.metrics(row.metrics, broken=row.unit == "finite"):
+                    stood = [each.sick for each in Column.of(row, name, part).alarms()]
+                    assert stood == [each.sick for each in Column.of(row, name, whole).alarms()]
 
 
 def test_a_rate_that_decays_or_warms_up_is_sound():
@@ -316,10 +371,10 @@ def test_the_command_judges_a_file_of_verls_logger(tmp_path, capsys):
     assert "calculate_log_probs=True" in output and "only 3 steps" in output
     # veRL writes NaN as null; the last line is still being written.
     lost = sound | {"actor/grad_norm": None}
-    assert main(logged(path, [sound] * 3 + [lost], tail='{"step": 5, "da')) == 1
+    assert main(logged(path, [sound] * 3 + [lost] * 2, tail='{"step": 6, "da')) == 1
     output = capsys.readouterr().out
-    assert output.startswith("stands  update is not finite since step 4 (actor/grad_norm nan, 1 of 4 values)")
-    assert output.endswith("4 steps, the last is 4: 1 signal\n")
+    assert output.startswith("stands  update is not finite since step 4 (actor/grad_norm nan, 2 of 5 values)")
+    assert output.endswith("5 steps, the last is 5: 1 signal\n")
 
 
 def test_what_the_machine_does_is_no_fault_of_the_run(tmp_path, capsys):
@@ -345,8 +400,10 @@ def test_names_of_another_trainer_are_not_judged(tmp_path, capsys):
 def test_the_exit_code_counts_what_came_and_went_by_its_share(tmp_path, capsys):
     path, sound, lost = tmp_path / "metrics.jsonl", {"actor/grad_norm": 0.5}, {"actor/grad_norm": None}
     assert main(logged(path, [lost, sound] * 30)) == 1
+    assert "stands  update is not finite since step 1 (actor/grad_norm nan, 30 of 60 values)" in capsys.readouterr().out
+    assert main(logged(path, [lost, sound] * 30 + [sound] * 20)) == 1
     assert (
-        "lost    update is not finite in steps 1 to 59 (actor/grad_norm nan, 30 of 60 values)"
+        "lost    update is not finite in steps 1 to 59 (actor/grad_norm nan, 30 of 80 values)"
         in capsys.readouterr().out
     )
     assert main(logged(path, [sound] * 30 + [lost] + [sound] * 30)) == 0

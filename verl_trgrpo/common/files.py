@@ -10,7 +10,6 @@ import hashlib
 import itertools
 import json
 import os
-import re
 import secrets
 import shutil
 import stat
@@ -109,13 +108,6 @@ def replaced_file(path: Path) -> Iterator[Path]:
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
-
-
-def replace_in_file(path: Path, texts: Iterable[bytes], other: bytes) -> None:
-    """Write another text in place of each of some, in a file of any size, atomically."""
-    known = re.compile(b"|".join(map(re.escape, texts)))
-    with replaced_file(path) as temporary, open_foreign(path) as file, temporary.open("wb") as changed:
-        changed.writelines(known.sub(other, line) for line in iter(lambda: file.readline(1 << 20), b""))
 
 
 # The one entry of ``.NAME.building``, by which a later build knows that it is the rest of a killed one.

@@ -16,6 +16,7 @@ import psutil
 
 from verl_trgrpo.common.files import open_plain
 from verl_trgrpo.common.progress import INTERRUPTIONS, handle_signals
+from verl_trgrpo.launch import masked
 from verl_trgrpo.runs.environment import TRAINER
 
 # Seconds that an interrupted driver has to shut Ray down before it is killed.
@@ -52,7 +53,8 @@ class TrainingProcess:
     The process has its own session, so a terminal's Ctrl-C does not reach Ray's daemons; this class interrupts the driver
     alone and then ends what is left. Within the block, SIGINT, SIGTERM and SIGHUP make `wait` raise KeyboardInterrupt.
 
-    The arguments are those of `start_trainer`, with the path of the log, and what starts the process in its place.
+    The arguments are those of `start_trainer`, with the path of the log, what starts the process in its place, and the variables
+    of the environment whose values are masked in the log by a process of :mod:`verl_trgrpo.launch.masked`.
     """
 
     def __init__(
@@ -62,9 +64,11 @@ class TrainingProcess:
         log_file: Path,
         inherit: Sequence[int] = (),
         start: Start = start_trainer,
+        secrets: Sequence[str] = (),
     ) -> None:
         self._arguments, self._environment, self._inherit = arguments, environment, inherit
-        self._log_file, self._start = log_file, start
+        self._log_file, self._start, self._secrets = log_file, start, secrets
+        self._filter: subprocess.Popen[bytes] | None = None
         self._descendants: set[psutil.Process] = set()
         self._workers: dict[int, str] = {}  # the last title of each process that Ray started
         # Only `wait` raises: elsewhere an exception could separate the process from the code that ends it.
@@ -75,7 +79,9 @@ class TrainingProcess:
             signals.enter_context(handle_signals(self._on_signal, *INTERRUPTIONS))
             with os.fdopen(open_plain(self._log_file), "wb") as log:
                 log.truncate()
-                self._process = self._start(self._arguments, self._environment, log, self._inherit)
+                said = self._masked(log) if self._secrets else log
+                self._process = self._start(self._arguments, self._environment, said, self._inherit)
+                said.close()  # so that the filter ends with the training
             self._signals = signals.pop_all()
         return self
 
@@ -86,6 +92,13 @@ class TrainingProcess:
             if kind is not None:
                 self._ask_to_end()
             self._sweep()
+
+    def _masked(self, log: IO[bytes]) -> IO[bytes]:
+        """Start the filter of the log, in a session of its own as the training; return what it reads."""
+        command = [sys.executable, "-m", masked.__name__, *self._secrets]
+        self._filter = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=log, start_new_session=True)
+        assert self._filter.stdin is not None  # of a pipe
+        return self._filter.stdin
 
     def _on_signal(self, *_: Any) -> None:
         self._signalled = True
@@ -156,6 +169,10 @@ class TrainingProcess:
             with contextlib.suppress(psutil.NoSuchProcess):
                 process.kill()
         psutil.wait_procs(alive, timeout=5)
+        if self._filter:  # it has read all once nobody can write any more
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._filter.wait(timeout=5)
+            self._filter.kill()
 
 
 def _title(process: psutil.Process) -> str:

@@ -18,7 +18,7 @@ from verl_trgrpo.checks.check import early_findings
 from verl_trgrpo.checks.machine import cluster_of
 from verl_trgrpo.checks.resume import loading_findings
 from verl_trgrpo.checks.view import RunView
-from verl_trgrpo.common.files import free_name, lock, name_holder, open_plain, replace_in_file
+from verl_trgrpo.common.files import free_name, lock, name_holder, open_plain
 from verl_trgrpo.common.findings import InvalidInputError, Level, raise_invalid
 from verl_trgrpo.common.secrets import environment_secrets
 from verl_trgrpo.common.text import from_here, show
@@ -225,14 +225,14 @@ def _train(
         environment |= private_ray(environment)
     log = MetricsLog(run_dir, begins=(attempt, first_step))
     try:
-        with TrainingProcess(arguments, environment, log_file, [claim], start) as process:
+        secrets = sorted(set(environment_secrets(flat(run.config)).values()))
+        with TrainingProcess(arguments, environment, log_file, [claim], start, secrets) as process:
             name_holder(claim, process.pid)
             problem = _follow(process, log, log_file, progress, stream)
     except KeyboardInterrupt as interrupt:
         raise KeyboardInterrupt(next_start(run.config, run_dir)) from interrupt
     finally:
         progress.close()
-        _mask(log_file, [os.environ.get(name, "") for name in environment_secrets(flat(run.config)).values()])
         last_step = _record_last_step(run_dir, log, first_step)
     if problem:
         next_time = next_start(run.config, run_dir)
@@ -245,14 +245,6 @@ def _train(
             note = f"veRL ended after step {last_step}, not {total_steps}: it filters long prompts, and stops after total_epochs"
             show(f"note: {note}", stream)
     return log_file
-
-
-def _mask(log_file: Path, secrets: Sequence[str]) -> None:
-    """Replace the values of variables with a secret's name, which veRL prints with its resolved configuration, by ``***``."""
-    values = [value.encode() for value in secrets if len(value) > 3]
-    if not values or not log_file.is_file():
-        return
-    replace_in_file(log_file, values, b"***")
 
 
 def _record_last_step(run_dir: Path, log: MetricsLog, first_step: int) -> int | None:

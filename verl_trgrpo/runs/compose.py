@@ -17,7 +17,7 @@ from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
 from verl_trgrpo.common.findings import InvalidInputError, raise_invalid
-from verl_trgrpo.common.foreign import read_foreign, real_path
+from verl_trgrpo.common.foreign import check_no_alias, read_foreign, real_path
 from verl_trgrpo.common.secrets import password_problems, word_problems
 from verl_trgrpo.common.text import nearest
 from verl_trgrpo.config import OWN_CONFIGS
@@ -230,7 +230,7 @@ def _recipe_file(source: str | Path) -> Path | None:
         return None
     if recipe.suffix != ".yaml" or not recipe.is_file():
         raise InvalidInputError([f"recipe {source}: does not exist, or does not end in .yaml; give a recipe file"])
-    read_foreign(real_path(recipe))  # Hydra opens it by its path
+    check_no_alias(read_foreign(real_path(recipe)), recipe)  # Hydra opens it by its path
     return recipe.resolve()
 
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 import re
+from bisect import insort
 from collections import defaultdict
 from collections.abc import Sequence
+from copy import copy
 from typing import Any
 
 import numpy as np
@@ -31,15 +33,22 @@ _KL = r"actor/(kl_loss|reward_kl_penalty)"
 _STALE = r"training/off_policy/trajectory_staleness\w*/max"
 _SPIKE, _BEFORE = 10.0, 10  # a gradient so many times larger explains a fall so many steps later
 _PART_OF_STEP = 0.6  # share of a step that its part counts as if it is less
+_RARE = 0.01  # share below which odds are not told from it
+_HEAD = 9  # values at the beginning of which the median is a level while there are fewer than a level has
 _LATEST = 5  # values of which the median is a level; fewer of a metric that is seldom logged
 _FEW = 100  # values that decide that number
 _PROBLEMS = 2048  # most answers of a validation that are read from its values
 
 
 def levels(y: Values, window: int) -> Values:
-    """Return the median of the last `window` values, of fewer at the beginning."""
-    head = [float(np.median(y[: min(end, 9)])) for end in range(1, window)]
-    return np.concatenate([head, np.median(sliding_window_view(y, window), axis=1)])
+    """Return the median of the last `window` values, of fewer, and of nine at most, at the beginning."""
+    head, known = list[float](), list[float]()
+    for value in y[: window - 1].tolist():
+        if len(known) < _HEAD:
+            insort(known, value)
+        head.append((known[(len(known) - 1) // 2] + known[len(known) // 2]) / 2)
+    ordered = np.sort(sliding_window_view(y, window), axis=1)
+    return np.concatenate([head, (ordered[:, (window - 1) // 2] + ordered[:, window // 2]) / 2])
 
 
 def sums(flags: Flags, window: int) -> Values:
@@ -56,6 +65,8 @@ def noise_of(y: Values, sick: Flags, lag: int = 1, binomial: float = 0.0) -> flo
     if sound > max(9, len(y) / 8) + lag:
         differences = differences[: sound - lag]
     noise = 1.4826 / math.sqrt(2) * float(np.median(differences)) if len(differences) else 0.0
+    if not noise and len(differences):  # of few different values most follow their like
+        noise = math.sqrt(math.pi) / 2 * float(np.mean(differences))
     return max(binomial, min(noise, 2 * binomial)) if binomial else noise
 
 
@@ -77,14 +88,28 @@ class History:
         self._broken = [name for name, (_, values) in self._columns.items() if not np.isfinite(values).all()]
         accuracies = np.array([(step.number, step.accuracy) for step in validated], float).reshape(-1, 2)
         self._columns[ACCURACY] = accuracies[:, 0], accuracies[:, 1]
+        self._named: dict[tuple[str, bool], list[str]] = {}
+        self._binomials: dict[tuple[str, int], float] = {}
+        self._end = math.inf
+
+    def upto(self, end: float) -> History:
+        """Return the history that ended at a step."""
+        earlier = copy(self)
+        earlier._end = min(self._end, float(end))
+        return earlier
 
     def metrics(self, pattern: str, broken: bool = False) -> list[str]:
         """Return the metrics of a name, or those of them with a value that is not finite."""
-        return [name for name in (self._broken if broken else self._columns) if re.fullmatch(pattern, name)]
+        if (pattern, broken) not in self._named:
+            names = self._broken if broken else self._columns
+            self._named[pattern, broken] = [name for name in names if re.fullmatch(pattern, name)]
+        return self._named[pattern, broken]
 
     def column(self, metric: str) -> tuple[Values, Values]:
         """Return the numbers of the steps that log a metric, and its values."""
-        return self._columns.get(metric, (np.empty(0), np.empty(0)))
+        numbers, values = self._columns.get(metric, (np.empty(0), np.empty(0)))
+        size = int(np.searchsorted(numbers, self._end, side="right"))
+        return numbers[:size], values[:size]
 
     def binomial(self, metric: str) -> float:
         """Return the standard deviation of a validation by its number of answers, the least of which all values are multiples."""
@@ -94,6 +119,12 @@ class History:
         values = self._finite(metric)
         if not metric.startswith("val-") or not len(values) or values.min() < 0 or values.max() > 1:
             return 0.0
+        known = metric, len(values)
+        if known not in self._binomials:
+            self._binomials[known] = self._binomial(values)
+        return self._binomials[known]
+
+    def _binomial(self, values: Values) -> float:
         distinct = np.unique(values)
         if len(distinct) > _PROBLEMS:  # more than the multiples of one number
             return 0.0
@@ -176,14 +207,58 @@ class History:
         return (self._level(metric, left, last) - before) / max(noise, 0.03 * abs(before), 1e-9)
 
     def improves(self, _: str, left: float, __: float, last: float) -> float:
-        """Return 2 if the accuracy, or where none is logged the reward, has risen with it."""
+        """Return from 1 to 2 by how much the odds of a right answer have risen with it; 2 if these have doubled.
+
+        They are those of the accuracy, or of the reward within its range where no accuracy is logged.
+        """
         logged = [metric for metric in (ACCURACY, TRAIN_ACCURACY) if len(self.column(metric)[0]) >= 3] or [MEAN_REWARD]
-        return 1.0 + any(self._rise(metric, left, last) > 2 for metric in logged)
+        return 1.0 + max(min(1.0, self._gain(metric, left, last) / math.log(2)) for metric in logged)
+
+    def _gain(self, metric: str, left: float, last: float) -> float:
+        """Return the change of the logarithm of the odds since a step, of what is beyond two standard deviations."""
+        rise, before, after = (
+            self._rise(metric, left, last),
+            self._before(metric, left),
+            self._level(metric, left, last),
+        )
+        if not rise > 2:
+            return 0.0
+        after -= (after - before) * 2 / rise
+        odds = np.clip([self._share(metric, level) for level in (before, after)], _RARE, 1 - _RARE)
+        return float(np.diff(np.log(odds / (1 - odds)))[0])
+
+    def _share(self, metric: str, level: float) -> float:
+        """Return where a level is between the smallest and the largest reward of a response."""
+        rewards, high = self._finite(MEAN_REWARD), self._finite("critic/score/max")
+        if metric != MEAN_REWARD or not len(rewards):
+            return level
+        least = self.worst_reward(MEAN_REWARD)
+        size = (high.max() if len(high) else max(1.0, rewards.max())) - least
+        return float((level - least) / max(size, 1e-9))
+
+    def recovers(self, metric: str, _: float, __: float, last: float) -> float:
+        """Excuse it where it has become less by a tenth since the start, beyond its noise."""
+        before, after = self._before(metric, -math.inf), self._level(metric, -math.inf, last)
+        return math.inf if after < 0.9 * before and self._rise(metric, -math.inf, last) < -2 else 1.0
+
+    def later(self, metric: str, _: float, first: float, __: float) -> float:
+        """Excuse it where the first step of the run was sound, or is not logged."""
+        numbers = self.column(metric)[0]
+        return 1.0 if len(numbers) and first <= numbers[0] <= 1 else math.inf
+
+    def training_fails(self, metric: str, _: float, __: float, last: float) -> float:
+        """Excuse it unless every validation was 0 and half of the training is right."""
+        trained = self._share(MEAN_REWARD, self._level(MEAN_REWARD, -math.inf, last))
+        if len(self.column(TRAIN_ACCURACY)[0]):
+            trained = self._level(TRAIN_ACCURACY, -math.inf, last)
+        return 1.0 if trained >= 0.5 and not self.column(metric)[1].any() else math.inf
 
     def harder_prompts(self, _: str, left: float, first: float, last: float) -> float:
-        """Return more if the validation has not fallen, or the length of the prompts has changed with it."""
+        """Return more if the validation has not fallen or is to come, or the length of the prompts has changed with it."""
+        validated = self.column(ACCURACY)[0]
+        to_come = len(validated) > 2 and validated[-1] < first and last - validated[-1] <= validated[-1] - validated[-2]
         holds = self._rise(ACCURACY, left, last) > -2 and self._level(ACCURACY, first, last) > 0
-        return 3.4 if holds or abs(self._rise("prompt_length/mean", left, last)) > 5 else 1.0
+        return 3.4 if to_come or holds or abs(self._rise("prompt_length/mean", left, last)) > 5 else 1.0
 
     def training_stalls(self, _: str, left: float, __: float, last: float) -> float:
         """Excuse it unless the training reward has risen meanwhile."""
@@ -201,16 +276,10 @@ class History:
 
     def solved(self, _: str, __: float, first: float, last: float) -> float:
         """Excuse it where nearly all rewards are the largest one, of the training and of the validation if there is one."""
-        least, rewards, high = (
-            self.worst_reward(MEAN_REWARD),
-            self._finite(MEAN_REWARD),
-            self._finite("critic/score/max"),
-        )
-        size = (high.max() if len(high) else max(1.0, *rewards) if len(rewards) else math.nan) - least
         trained, validated = self._level(TRAIN_ACCURACY, first - 1, last), self._level(ACCURACY, -math.inf, last)
         if math.isnan(trained):
-            trained = (self._level(MEAN_REWARD, first - 1, last) - least) / max(size, 1e-9)
-        unsolved = max(validated, (validated - least) / max(size, 1e-9)) < 0.9  # of an accuracy, or a reward
+            trained = self._share(MEAN_REWARD, self._level(MEAN_REWARD, first - 1, last))
+        unsolved = max(validated, self._share(MEAN_REWARD, validated)) < 0.9  # of an accuracy, or a reward
         return math.inf if trained >= 0.9 and not unsolved else 1.0
 
     def unsolved(self, *where: Any) -> float:

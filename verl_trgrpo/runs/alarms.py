@@ -1,0 +1,315 @@
+"""Find the alarms of one metric in one pass over its values: what is said at a value follows from those up to it.
+
+A level, the median of the last values, is compared with the quantity's own start or with the best level it had reached. An alarm
+is raised where the level is worse by more than the change that the row names and by more than its noise; two values are enough
+if they are worse by far more, and single ones if they keep coming. It stands until the values have been back for as many as a
+level has, or until what excuses the change has held for as long.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from verl_trgrpo.runs.history import TIMES, VALIDATION, Flags, History, Values, levels, noise_of, sums
+from verl_trgrpo.runs.signals import Signal
+
+START = 5
+"""Values that make a start; fewer in a short run."""
+
+_SURE, _SURE_ALONE, _SURE_TWO = 5.0, 8.0, 10.0  # standard deviations by which a level, a value alone, and two are worse
+_UNSURE = 6.0  # values by which the noise is known as well as not
+_LONGEST = 9  # values that make a level at least; fewer in a short run
+_FEWEST = {"finite": 1, "bound": 3, "repeat": 6}  # values that make a level, of units that are compared with no history
+_RECENT, _FAR, _BEYOND = 20, 3, 15  # of so many values that many far outside the noise, or beyond a bound, keep coming
+_WARM = 10  # values after which a state of the start is named: the rate warms up, a base model learns to answer
+_BACK = 0.75  # part of the change below which a level is back
+_REST = 10  # values that have to be back, at least; fewer in a short run
+_RENEWED = 6  # start, noise and length of a level are taken anew when a run is longer by this part
+_ASKED = 50  # an excuse is asked for again when a run is longer by this part
+
+
+@dataclass
+class Alarm:
+    """A state of a metric that was found at place `raised` of its values.
+
+    Args:
+        sick: places of the sick values so far, the first of which may be long before it was found.
+        away: how many values had a level that was not back.
+        left: step of the last value that was like what it is compared with.
+        against: what it is compared with, in words.
+        scale: factor of the change that an excuse allowed.
+        at_start: whether the metric had no sound value before.
+        ended: place at which the level had been back, or the change excused, for long enough; None while it stands.
+        excused: whether it ended by an excuse.
+    """
+
+    raised: int
+    sick: list[int]
+    away: int
+    left: float
+    against: str
+    scale: float
+    at_start: bool
+    ended: int | None = None
+    excused: bool = False
+    _away: int = 0  # last place that was not back
+    _unexcused: int = 0  # last place at which no excuse held
+    _asked: int = 0
+
+
+@dataclass(frozen=True)
+class Column:
+    """Values of a metric with the numbers of their steps, and the row by which they are judged."""
+
+    signal: Signal
+    metric: str
+    history: History
+    numbers: Values
+    values: Values
+
+    @classmethod
+    def of(cls, signal: Signal, metric: str, history: History) -> Column:
+        """Return the values of a metric that a row can judge."""
+        numbers, values = history.column(metric)
+        if signal.unit == "finite":
+            return cls(signal, metric, history, numbers, values)
+        # What is 0 for a while, such as a gradient, does not explode when it begins.
+        usable = np.isfinite(values) & ((values != 0) | (signal.unit != "factor") | signal.falls)
+        return cls(signal, metric, history, numbers[usable], values[usable])
+
+    def alarms(self) -> list[Alarm]:
+        """Return the alarms so far in order; all but the last one have ended."""
+        badness, found = _badness(self.signal, self.values), list[Alarm]()
+        alarm, look, granted = None, 0, 1.0
+        for size, end in _parts(len(self.values)):
+            part = _Part.of(self, badness[:end], size)
+            if part is None:
+                continue
+            for i in range(size - 1, end):
+                if alarm:
+                    granted = max(granted, self._continue(part, alarm, i))
+                    alarm = alarm if alarm.ended is None else None
+                elif i >= look and part.flags(granted).raised[i]:
+                    alarm, look = self._raise(part, i, granted), i + 1 + i // _ASKED
+                    found += [alarm] if alarm else []
+        return found
+
+    def _raise(self, part: _Part, i: int, granted: float) -> Alarm | None:
+        """Return the alarm that value `i` raises, None if it is excused; an excuse that ended an earlier one holds."""
+        first = part.begin(granted, i)
+        scale = max(granted, self._excuse(part, first, i))
+        if scale > granted:
+            if not (math.isfinite(scale) and part.flags(scale).raised[i]):
+                return None
+            first = part.begin(scale, i)
+        flags = part.flags(scale)
+        sick = first + np.flatnonzero((flags.near | flags.alone)[first : i + 1])
+        at_start = bool((flags.near | np.isnan(part.reference))[:first].all())
+        if at_start and i + 1 < _WARM and part.window > 1:
+            return None
+        return Alarm(
+            i,
+            sick.tolist(),
+            len(sick),
+            self._left(part, first),
+            self._against(part, first),
+            scale,
+            at_start,
+            _away=i,
+            _unexcused=i,
+        )
+
+    def _continue(self, part: _Part, alarm: Alarm, i: int) -> float:
+        """Add a value to an alarm that stands, and end it if that is due; return the larger change that an excuse then allows."""
+        flags, rest = part.flags(alarm.scale), _REST if part.window == 1 else max(part.window, min(_REST, i // 4))
+        if flags.near[i] or flags.alone[i]:
+            alarm.sick.append(i)
+        if away := bool(flags.alone[i] or part.reaches(alarm.scale * _BACK, i)):
+            alarm.away, alarm._away = alarm.away + 1, i
+        if i >= alarm._asked:
+            alarm._asked = i + 1 + i // _ASKED
+            scale = self._excuse(part, alarm.sick[0], i)
+            if not away or scale <= alarm.scale or (math.isfinite(scale) and part.reaches(scale, i)):
+                alarm._unexcused = i
+            alarm.excused = i - alarm._unexcused >= rest
+        else:
+            scale = 1.0
+        if alarm.excused or i - alarm._away >= rest:
+            alarm.ended = i
+        return scale if alarm.excused and math.isfinite(scale) else 1.0
+
+    def _excuse(self, part: _Part, first: int, i: int) -> float:
+        """Return by how much larger a change is allowed, by what is known at value `i`."""
+        history, left = self.history.upto(self.numbers[i]), self._left(part, first)
+        where = self.metric, left, self.numbers[first], self.numbers[i]
+        return max((getattr(history, each)(*where) for each in self.signal.excuses), default=1.0)
+
+    def _left(self, part: _Part, first: int) -> float:
+        part_of = -0.5 if self.signal.unit in _FEWEST else 0.25  # of a bound it is half of it on the sound side
+        calm = np.flatnonzero(~(part.level - part.reference >= part_of * part.change)[:first])
+        return float(self.numbers[calm[-1] if len(calm) else 0])
+
+    def _against(self, part: _Part, first: int) -> str:
+        """Say what the quantity had been."""
+        signal, reference = self.signal, part.reference[first]
+        if signal.unit in _FEWEST:
+            return ""
+        if signal.unit == "part":
+            best = int(np.argmin(np.abs(part.level[:first] - reference)))
+            return f", was {-reference:.3g} at step {self.numbers[best]:.0f}"
+        start, far = float(np.median(self.values[: part.count])), float(signal.unit == "distance")
+        bound = min(max(abs(start - far), part.normal[0]), part.normal[1])
+        clipped = "" if signal.falls or math.isclose(bound, abs(start - far)) else f", sound to {abs(far - bound):.3g}"
+        return f", at the start {start:.3g}{clipped}"
+
+
+class _Flags(NamedTuple):
+    """By value: more than half of the change away, far away on its own, and whether the last ones raise an alarm."""
+
+    near: Flags
+    alone: Flags
+    raised: Flags
+
+
+@dataclass
+class _Part:
+    """Values up to an end on the scale of a row, with start, noise and length of a level of the first `size` of them."""
+
+    signal: Signal
+    y: Values
+    window: int
+    count: int
+    level: Values
+    reference: Values
+    change: Values
+    start: float
+    normal: tuple[float, float]
+    noise: float
+    wander: float
+
+    @classmethod
+    def of(cls, column: Column, y: Values, size: int) -> _Part | None:
+        """Return None for fewer values than can be judged."""
+        signal, history = column.signal, column.history.upto(column.numbers[size - 1])
+        bounded, window = signal.unit in _FEWEST, max(signal.lasts, _FEWEST.get(signal.unit, 2))
+        if size < window + (not bounded):
+            return None
+        if window > 1:
+            window = max(window, min(_LONGEST if bounded else _LONGEST + size // 50, size // 5))
+        level, count = levels(y, window), min(START, max(2, size // 3))
+        normal = (history.share_of_step(), math.inf) if signal.metrics == TIMES else signal.normal
+        start = float(np.median(y[:count]))
+        if bounded:
+            bound = np.full(len(y), -signal.change if signal.falls else signal.change)
+            return cls(signal, y, window, count, level, bound, np.abs(bound), start, normal, 0.0, 0.0)
+        if signal.unit == "part":
+            reference, change = _best(signal, level, window, start, history.worst_reward(column.metric))
+        else:
+            reference, change = _start(signal, len(y), count, start, normal)
+        worse = y - reference >= change
+        noise = noise_of(y[:size], worse[:size], binomial=history.binomial(column.metric)) * (1 + _UNSURE / size)
+        far = level[:size] - reference[:size] >= change[:size]
+        wander = noise_of(level[:size], far, window) if size > 8 * window else 0.0
+        return cls(signal, y, window, count, level, reference, change, start, normal, noise, wander)
+
+    def __post_init__(self) -> None:
+        self._flags: dict[float, _Flags] = {}
+
+    def reaches(self, scale: float, i: int) -> bool:
+        """Return whether the level of a value is worse by more than the change times a scale."""
+        value, excess = (self.y[i], max(scale, 1) - 1) if self.signal.unit in _FEWEST else (self.level[i], scale)
+        return bool(value - self.reference[i] >= excess * self.change[i])
+
+    def flags(self, scale: float) -> _Flags:
+        """Return what the values show if a change may be larger by a scale."""
+        if scale not in self._flags:
+            self._flags[scale] = self._bounded(scale) if self.signal.unit in _FEWEST else self._compared(scale)
+        return self._flags[scale]
+
+    def _bounded(self, scale: float) -> _Flags:
+        near = self.y >= self.reference + (scale - 1) * self.change
+        raised = sums(near, self.window) == self.window
+        if self.window > 1:
+            raised |= near & (sums(near, _RECENT) >= max(_BEYOND, self.window))
+        return _Flags(near, np.zeros(len(near), bool), raised)
+
+    def _compared(self, scale: float) -> _Flags:
+        change, window = scale * self.change, self.window
+        worse, full = self.y - self.reference, self.reference + change
+        half = full - change / 2
+        if self.signal.unit != "part":
+            half = np.minimum(full, (np.maximum(self.start, self.reference) + full) / 2)  # not from below its own start
+        near = self.y >= half
+        steady = self.signal.metrics != TIMES  # of which single ones are those of a validation or a checkpoint
+        alone = (worse >= np.maximum(1.5 * change, _SURE_ALONE * self.noise)) & steady
+        sure = _SURE * np.maximum(
+            self.noise * np.sqrt(2 / np.minimum(np.arange(1, len(near) + 1), window)), self.wander
+        )
+        raised = (self.level - self.reference >= np.maximum(change, sure)) & (sums(near, window) > window / 2)
+        raised |= (sums(worse >= np.maximum(2 * change, _SURE_TWO * self.noise), 2) == 2) & steady
+        return _Flags(near, alone, raised | (alone & (sums(alone, _RECENT) >= _FAR)))
+
+    def begin(self, scale: float, i: int) -> int:
+        """Return where the values that raise an alarm at value `i` begin to be sick."""
+        near, alone, raised = self.flags(scale)
+        lasts = near[: i + 1][-self.window :]
+        if lasts.sum() > self.window / 2:
+            first = i + 1 - len(lasts) + int(np.argmax(lasts))
+        else:
+            first = i + 1 - len(alone[: i + 1][-_RECENT:]) + int(np.argmax(alone[: i + 1][-_RECENT:]))
+        while first and near[first - 1]:
+            first -= 1
+        if i < first + 2 * self.window:  # noise before a jump is near at times: begin where most are
+            found = first + int(np.argmax(raised[first : i + 1]))
+            ahead = np.cumsum(np.where(near[first:found], 1, -1))
+            first += int(np.argmin(ahead) + 1) if (ahead < 0).any() else 0
+        return first
+
+
+def _parts(size: int) -> Iterator[tuple[int, int]]:
+    """Return lengths of a run from one to the next of which start, noise and length of a level are kept."""
+    begin = 1
+    while begin <= size:
+        end = min(size, begin + begin // _RENEWED)
+        yield begin, end
+        begin = end + 1
+
+
+def _badness(signal: Signal, values: Values) -> Values:
+    """Return values on a scale on which more is worse and differences are changes."""
+    if signal.unit == "finite":
+        return np.where(np.isfinite(values), -1.0, 1.0)
+    if signal.unit == "repeat":
+        varied = np.maximum.accumulate(values) > np.minimum.accumulate(values) if len(values) else values > 0
+        return -np.abs(np.diff(values, prepend=np.inf)) - ((values == 0) | ~varied)
+    if signal.unit in ("factor", "distance"):
+        values = np.log(np.maximum(np.abs(values - (signal.unit == "distance")), 1e-9))
+    return -values if signal.falls else values
+
+
+def _best(signal: Signal, level: Values, window: int, start: float, worst: float) -> tuple[Values, Values]:
+    """Return the best level before each value (NaN: none yet), and the part of it that matters.
+
+    `worst` is the smallest reward of a response: rewards are parts of what is between it and the best level.
+    """
+    size, reference = len(level), np.full(len(level), np.nan)
+    # One validation may be the best, of many answers; one step may not.
+    early = np.arange(size) < max((window - 1) // 2, 0 if signal.metrics == VALIDATION else 2)
+    reference[window:] = np.minimum.accumulate(np.where(early, np.inf, level))[: size - window]
+    reached = np.fmax(np.maximum(np.abs(reference), start - reference), -worst - reference)
+    return reference, signal.change * reached + 1e-9
+
+
+def _start(signal: Signal, size: int, count: int, start: float, normal: tuple[float, float]) -> tuple[Values, Values]:
+    """Return the start within its normal range, and the change that matters; what is beyond the range is so at once."""
+    logarithm, reference = signal.unit != "share", np.full(size, np.nan)
+    low, high = (math.log(max(end, 1e-9)) if logarithm else end for end in normal)
+    reference[0 if start > high and not signal.falls else count :] = (
+        start if signal.falls else min(max(start, low), high)
+    )
+    return reference, np.full(size, math.log(signal.change) if logarithm else signal.change)
