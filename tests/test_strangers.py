@@ -189,7 +189,8 @@ def linked_evaluation_lock(place, home):
 def health(place, home):
     place.mkdir()
     data = {f"actor/{ESCAPE}": 1.0, "actor/grad_norm": None}
-    (place / "metrics-1.jsonl").write_text(json.dumps({"step": 1, "data": data}) + "\n")
+    lines = [json.dumps({"step": step, "data": data}) + "\n" for step in (1, 2)]
+    (place / "metrics-1.jsonl").write_text("".join(lines))
     os.mkfifo(place / "metrics-2.jsonl")
     return ["health", place]
 

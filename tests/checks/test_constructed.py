@@ -58,6 +58,7 @@ def test_an_option_of_an_own_estimator_is_no_mistake(sound_run, tmp_path, monkey
         "    def __post_init__(self):\n        if self.share > 1:\n            raise ValueError('share must be at most 1')\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
+    constructed.close()  # the next process sees the module
     own = ["algorithm._target_=my_options.Mine", "+algorithm.my_option=3"]
     assert findings(sound_run, "+algorithm.my_option=3") == findings(sound_run, *own, "+algorithm.share=0.5") == []
     [found] = findings(sound_run, *own, "+algorithm.share=2")

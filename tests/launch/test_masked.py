@@ -35,8 +35,9 @@ LAUNCHER = """
     from pathlib import Path
     from verl_trgrpo.launch.process import TrainingProcess
     def start(arguments, environment, log, inherit):
-        said = "echo first $API_KEY; sleep 1; echo second $API_KEY"
-        return subprocess.Popen(["sh", "-c", said], stdout=log, stderr=log, start_new_session=True)
+        waits = f"while kill -0 {os.getpid()}; do :; done;" if sys.argv[2] == "killed" else ""
+        said = f"echo first $API_KEY; {waits} echo second $API_KEY"
+        return subprocess.Popen(["sh", "-c", said], stdout=log, stderr=subprocess.DEVNULL, start_new_session=True)
     with TrainingProcess([], dict(os.environ), Path(sys.argv[1]), start=start, secrets=["API_KEY"]) as process:
         sys.argv[2] == "killed" and os._exit(9)
         process.wait(lambda: None, 0.1)
@@ -46,6 +47,6 @@ LAUNCHER = """
 @pytest.mark.parametrize("end", ["waits", "killed"])
 def test_the_log_is_masked_while_it_is_written_and_without_the_launcher(tmp_path, end):
     log, environment = tmp_path / "train-1.log", {"API_KEY": "hunter2hunter2", "PATH": "/usr/bin:/bin"}
-    subprocess.run([sys.executable, "-c", textwrap.dedent(LAUNCHER), str(log), end], env=environment, timeout=60)
+    subprocess.run([sys.executable, "-c", textwrap.dedent(LAUNCHER), str(log), end], env=environment)
     wait_for(lambda: log.read_bytes().count(b"\n") == 2)
     assert log.read_text() == "first ***\nsecond ***\n"

@@ -169,7 +169,7 @@ class TrainingProcess:
             with contextlib.suppress(psutil.NoSuchProcess):
                 process.kill()
         psutil.wait_procs(alive, timeout=5)
-        if self._filter:  # it has read all once nobody can write any more
+        if self._filter:  # it has read all once no process can write
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._filter.wait(timeout=5)
             self._filter.kill()
