@@ -130,6 +130,8 @@ def test_a_shaping_of_the_user_is_found_in_the_current_directory(tmp_path, monke
     monkeypatch.chdir(tmp_path)
     # As Python begins with -P, which does not add the current directory.
     monkeypatch.setattr(sys, "path", [place for place in sys.path if place not in ("", ".", str(tmp_path))])
+    constructed.close()  # a process of this directory, as the command starts one
     code = main(["validate", "kk_quickstart", "--no-files", *overrides])
+    constructed.close()
     shown = capsys.readouterr().out
     assert "cannot be imported" not in shown and code == 0, shown

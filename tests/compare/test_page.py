@@ -165,7 +165,7 @@ def test_a_value_that_is_not_a_number_is_left_out_and_noted(tmp_path):
     assert f"Not a number, and left out: {NORM} of grpo seed 0 from step 2." in notes(arms, "grpo", 3)
     assert not any("Sick" in note for note in notes(arms, "grpo", 3)), "it ended"
     assert compared(arms, 3)["grpo"]["grad_norm"].estimate.mean == 1.0
-    write_steps(tmp_path / "grpo-seed0" / "metrics-1.jsonl", {s: {NORM: 0.0} for s in range(4)})
+    write_steps(tmp_path / "grpo-seed0" / "metrics-1.jsonl", {s: {NORM: 0.0} for s in range(12)})
     [note] = [note for note in notes(arms_of(tmp_path), "grpo", 3) if "Sick" in note]
     assert "grpo seed 0, gradient is 0" in note
 

@@ -59,7 +59,7 @@ def test_only_logged_metrics_are_drawn(tmp_path):
 def test_signals_of_metrics_that_are_not_drawn_are_marked(tmp_path):
     pictures = [
         plot_run(
-            [Step(n, {NORM: 1.0, "actor/lr": rate}) for n in range(4)], tmp_path / f"{rate}.png", "title"
+            [Step(n, {NORM: 1.0, "actor/lr": rate}) for n in range(12)], tmp_path / f"{rate}.png", "title"
         ).read_bytes()
         for rate in (1e-6, 2e-6, 0.0)
     ]

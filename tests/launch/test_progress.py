@@ -80,10 +80,10 @@ def test_the_name_of_a_metric_does_not_act_on_a_terminal():
 def test_a_signal_is_said_when_it_appears_and_when_it_ends():
     nothing, something = {EQUAL: 1.0, REWARD: 0.0}, {EQUAL: 0.5, REWARD: 0.4}
     assert lines(nothing, nothing) == lines(nothing, something, nothing, nothing) == lines({REWARD: 0.0}) == []
-    line = lines(something, nothing, nothing, nothing, nothing)[0]
-    assert line.startswith("warning: all groups are equal since step 2 ") and "preview" in line
-    first, last = lines(nothing, nothing, nothing, something)
-    assert first.startswith("warning: ") and last == "note: over since step 4: all groups are equal"
+    [line] = lines(*[nothing] * 12)
+    assert line.startswith("warning: all groups are equal since step 1 ") and "preview" in line
+    first, last = lines(*[nothing] * 12, *[something] * 3)
+    assert first == line and last.startswith("note: over since step 1") and last.endswith(": all groups are equal")
 
 
 def test_a_step_that_does_not_come_is_said_once():
