@@ -8,6 +8,7 @@ from typing import get_type_hints
 
 import pytest
 
+from verl_trgrpo.checks import constructed
 from verl_trgrpo.cli.main import COMMANDS, commands, main
 from verl_trgrpo.common.options import parse_options
 from verl_trgrpo.runs.compose import DEFAULT_CONFIG
