@@ -40,7 +40,7 @@ def test_everything_is_in_the_wheel(wheel):
     outside = ("tests/", "benchmarks/", "data_prep/", "recipes/", "studies/", "examples/")
     assert not [name for name in names if name.startswith(outside)]
     # Two thirds are the quickstart's model, whose weights hardly compress; the rest is the code of all rooms.
-    assert wheel.stat().st_size <= 2.2e6
+    assert wheel.stat().st_size <= 2.3e6
 
 
 def test_it_works_outside_the_checkout(wheel, tmp_path):
