@@ -89,7 +89,7 @@ def setup_of_case(case: Mapping[str, Any]) -> Setup:
 
 
 def mean_of(case: Mapping[str, Any]) -> float | None:
-    """Return the mean tokens of prompt and response in a case; None where nobody states them."""
+    """Return the mean tokens of prompt and response in a case; None where no source states them."""
     return case.get("mean_tokens") or (_MEAN_GSM8K if _GSM8K.match(case["id"]) else None)
 
 

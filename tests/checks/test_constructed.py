@@ -98,7 +98,7 @@ def test_a_reference_without_a_micro_batch_is_an_error_with_its_own_keys(sound_r
 
 
 def test_a_size_for_all_gpus_is_left_to_the_rules(sound_run):
-    """The sizes that stand in for the run's own must not show in a message."""
+    """The sizes of the replacement must not show in a message."""
     sizes = [f"{ACTOR}.ppo_micro_batch_size=8", f"{ACTOR}.ppo_micro_batch_size_per_gpu=null"]
     assert findings(sound_run, *sizes) == []
     [both] = findings(sound_run, sizes[0])
@@ -106,7 +106,7 @@ def test_a_size_for_all_gpus_is_left_to_the_rules(sound_run):
 
 
 def test_a_critic_on_a_hub_is_not_built(sound_run):
-    run = composed([*sound_run, *CRITIC, "critic.model.path=nobody/critic", "critic.ppo_micro_batch_size=3"])
+    run = composed([*sound_run, *CRITIC, "critic.model.path=example/critic", "critic.ppo_micro_batch_size=3"])
     assert constructed_findings(RunView(run)) == []
     assert [(found.where, found.level) for found in model_findings(RunView(run))] == [
         ("critic.model.path", Level.NOT_CHECKED)
@@ -142,9 +142,13 @@ def test_what_a_worker_refuses_is_an_error_before_it_starts(sound_run, where):
     assert remedy
 
 
-def test_without_the_model_another_one_stands_in(sound_run):
+def test_without_the_model_another_one_is_used(sound_run):
     """No figure of it is a reason to refuse a run."""
-    words = [f"{MODEL}.path=nobody/model", f"{ROLLOUT}.tensor_model_parallel_size=8", "data.max_response_length=100000"]
+    words = [
+        f"{MODEL}.path=example/model",
+        f"{ROLLOUT}.tensor_model_parallel_size=8",
+        "data.max_response_length=100000",
+    ]
     assert findings(sound_run, *words, *LORA) == []
     assert summary(findings(sound_run, *words, f"{ROLLOUT}.load_format=nosuch")) == [
         (f"{ROLLOUT}.load_format", Level.ERROR)

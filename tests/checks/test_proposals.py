@@ -1,4 +1,4 @@
-"""What a message proposes to type removes its own finding and adds none, typed as it stands."""
+"""What a message proposes to type removes its own finding and adds none, typed as printed."""
 
 import re
 

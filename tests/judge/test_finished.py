@@ -77,7 +77,7 @@ ASKED = {
         r"Simplify $\frac{x^2+3x+2}{x^2+x}$.", r"\frac{x+2}{x}", [r"1+\frac2x", r"(x+2)/x", r"\frac{-x-2}{-x}"],
         [r"\frac{x^2+2x}{x^2}", r"\frac{2x+4}{2x}", r"\frac{x}{x}+\frac{2}{x}", r"\frac{(x+2)(x+1)}{x(x+1)}"],
     ),
-    "fractions that nobody asked to simplify": (
+    "fractions without a request to simplify": (
         "What is the resistance?", r"\frac{ab}{a+b}", [r"\frac{1}{\frac1a+\frac1b}", r"\frac{ba}{b+a}"], [r"\frac{a^2b}{a^2+ab}"],
     ),
     "powers of powers": (
@@ -103,7 +103,7 @@ ASKED = {
         r"Rationalize the denominator of $\frac{3}{\sqrt{18}}$.", r"\frac{\sqrt2}{2}", [r"\frac12\sqrt2", r"\frac12\cdot2^{1/2}"],
         [r"\frac1{\sqrt2}", "2^{-1/2}", r"\sqrt{\frac12}", "2^{-0.5}", r"\left(\frac12\right)^{1/2}", r"(\sqrt2)^{-1}"],
     ),
-    "roots below that nobody asked to rationalize": (
+    "roots below without a request to rationalize": (
         "What is the length?", r"\frac{\sqrt2}{2}", [r"\frac1{\sqrt2}", "2^{-1/2}", r"\sqrt{\frac12}"], [r"\frac{2\sqrt2}{4}"],
     ),
     "an inequality of one letter": ("Where is it true?", "x>2", ["2<x", r"(2,\infty)"], ["2x>4", "x-2>0", "-x<-2"]),

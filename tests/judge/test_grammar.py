@@ -1,4 +1,4 @@
-"""What stands around a value is understood wherever it stands, and a near-wrong neighbour of each kind is not paid."""
+"""What surrounds a value is understood wherever it is, and a near-wrong neighbour of each kind is not paid."""
 
 import re
 

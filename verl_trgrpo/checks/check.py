@@ -88,8 +88,8 @@ def early_findings(run: ComposedRun, need_files: bool = True) -> list[Finding]:
 def check(run: ComposedRun, need_files: bool = True, trains: bool = False, gpu_gb: float | None = None) -> CheckReport:
     """Check a run in stages, and report all findings at once. Imports veRL, which takes many seconds.
 
-    Later stages rely on what earlier ones found right: what has an error has its default there, and nothing is said of it again.
-    Later stages do without data and models that are missing.
+    Later stages rely on what earlier ones found right: a setting with an error has its default there, and is reported once.
+    They do without data and models that are missing.
 
     Args:
         run: the composed run.
@@ -118,13 +118,13 @@ def _found_beside(broken: Collection[str], view: RunView, stage: str, checks: Se
     """Return what the checks of a stage find in a run whose broken settings have their defaults, and that is not about these."""
     left = Finding.not_checked(stage, f"{stage}: not all checked until the errors are fixed")
     try:
-        stand_in = _with_defaults(view, broken)
+        repaired = _with_defaults(view, broken)
     except KeyError:
         return [left]
     found = list[Finding]()
     for run_check in checks:
         try:
-            found += run_check(stand_in)
+            found += run_check(repaired)
         except Exception:  # veRL's own defaults do not construct everything
             found.append(left)
     return [each for each in dict.fromkeys(found) if not _about(each, broken)]

@@ -143,7 +143,7 @@ def _filled(text: str, view: RunView) -> str:
 
 
 def _typed(remedy: str, view: RunView) -> str:
-    """Return a remedy whose settings Hydra takes as they stand: those that the configuration does not define get a plus."""
+    """Return a remedy whose settings Hydra takes as printed: those that the configuration does not define get a plus."""
     defined = flat(view.run.defaults)
     setting = r"(?<![\w.+~])[a-z_]\w*(?:\.\w+)+(?==)"
     return re.sub(setting, lambda found: found[0] if found[0] in defined else f"++{found[0]}", remedy)

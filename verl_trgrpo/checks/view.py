@@ -22,7 +22,7 @@ from verl_trgrpo.data.questions.ask import open_data_file
 from verl_trgrpo.data.rows import SINGLE_TURN, UnreadableFileError
 from verl_trgrpo.data.verl_files import DataFile, matching_files
 from verl_trgrpo.runs.compose import ComposedRun, changed_values, loggers_of
-from verl_trgrpo.runs.keys import ACTOR, LOSS, MODEL, MODEL_PATH, selected
+from verl_trgrpo.runs.keys import ACTOR, LOSS, MODEL, MODEL_PATH, ULYSSES, selected
 from verl_trgrpo.runs.run_directory import is_finished
 from verl_trgrpo.verl_plugin.loss_names import VERLS_NAMES
 
@@ -54,10 +54,9 @@ class Split:
     others: tuple[str, ...] = ()
 
 
-_ULYSSES = (f"{ACTOR}.ulysses_sequence_parallel_size", f"{ACTOR}.fsdp_config.ulysses_sequence_parallel_size")
 # By `actor.strategy`, as read in `forward_backward_batch` and `get_data_parallel_size` of veRL's engines.
 SPLITS = {
-    **dict.fromkeys(("fsdp", "fsdp2", "fsdp_turbo"), Split(_ULYSSES, _ULYSSES[0])),
+    **dict.fromkeys(("fsdp", "fsdp2", "fsdp_turbo"), Split(ULYSSES, ULYSSES[0])),
     "veomni": Split((f"{ACTOR}.veomni.ulysses_parallel_size",), f"{ACTOR}.veomni.ulysses_parallel_size"),
     "megatron": Split(
         (f"{ACTOR}.megatron.context_parallel_size",),

@@ -36,7 +36,7 @@ def matching_files(name: str) -> list[str]:
 
 
 def data_paths(names: Iterable[str | Path]) -> tuple[Path, ...]:
-    """Return the files that names of data files stand for, a pattern for all that it matches, as in ``data.train_files``."""
+    """Return the files of names of data files, all matches of a pattern, as in ``data.train_files``."""
     return tuple(Path(each).expanduser() for name in names for each in matching_files(str(name)))
 
 

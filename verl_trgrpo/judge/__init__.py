@@ -12,7 +12,7 @@ docs/math_reward.md what counts as equal.
 | `answer_form` | where does a prompt want the answer, and what does the response have in that place? |
 | `golds` | which answers does a ground truth name? |
 | `spelling`, `language` | what is this text in one spelling of signs and commands? |
-| `grammar`, `tokens`, `integers` | what stands around its values, and which classes of integers, parts and sentences is it? |
+| `grammar`, `tokens`, `integers` | what surrounds its values, and which classes of integers, parts and sentences is it? |
 | `answers`, `forms`, `numbers`, `units` | which values with which names and units is it? |
 | `equality`, `shapes` | are two forms equal? |
 | `formulas`, `parser`, `values`, `processes` | are two formulas, judged in a process of its own? |

@@ -146,7 +146,7 @@ def _read_choice(text: str) -> Form | None:
 
 
 def _read(text: str) -> Form:
-    """Read what stands alone: an answer, the content of brackets, a cell."""
+    """Read one part: an answer, the content of brackets, a cell."""
     text = ungrouped(text.lstrip(AND + OR))
     if (number := read_number(text)) is not None:
         return Form("value", text, number=number)
@@ -158,7 +158,7 @@ def _read(text: str) -> Form:
 
 
 def _read_value(text: str) -> Form:
-    """Read a text around which no clause stands."""
+    """Read a text without clauses around it."""
     text = ungrouped(text.lstrip(AND + OR))
     number = read_number(text)
     return _read_unnumbered(text) if number is None else Form("value", text, number=number)

@@ -26,7 +26,7 @@ from verl_trgrpo.judge.left_to_do import (
 from verl_trgrpo.judge.parser import Tree
 from verl_trgrpo.judge.question import Asked, arrangement
 from verl_trgrpo.judge.quotients import has_common_factor, has_like_terms, is_factored_as
-from verl_trgrpo.judge.solved import is_left_unsolved
+from verl_trgrpo.judge.solved import INEQUALITY, is_left_unsolved
 from verl_trgrpo.judge.spelling import GROUP, normalize
 from verl_trgrpo.judge.units import UNKNOWN, in_base_units
 
@@ -35,7 +35,6 @@ Fault = Literal["restated", "unfinished", "unit"]
 _PERIODIC = re.compile(r"\\overline|\\bar|\\ldots|\.[0-9]*\([0-9]+\)")  # 0.\overline{3}; 0.(3)
 _FRACTION = re.compile(r"\\frac\{(-?[0-9]+)\}\{(-?[0-9]+)\}|(?<![0-9])([0-9]+)/(-?[0-9]+)")  # \frac{1}{2}; 1/2
 _MIXED = re.compile(r"[0-9] ?\\frac\{[0-9]+\}\{[0-9]+\}|[0-9] [0-9]+/[0-9]+")  # 1\frac{1}{2}
-_INEQUALITY = re.compile(r"[<>]|\\[lgn]eq(?![a-z])")  # <; \leq
 _NAME = re.compile(r"[a-zA-Z](?:_(?:\w|\{\w+\}))?|\\[a-z]+")  # x; x_1; \theta
 _SUM_OF_MATRICES = re.compile(r"\\end\{[a-z]*matrix\} ?\)? ?[+-]")  # \end{pmatrix}+
 
@@ -94,7 +93,7 @@ def _whole_fault(golds: Sequence[str], text: str, question: Asked) -> Fault | No
     copied = text.replace(" ", "") in question.texts
     if "=" in text and not any("=" in gold for gold in golds):
         return "restated" if copied or arrangement(text) in question.formulas else None
-    if _INEQUALITY.search(text) and copied and not _is_solved(text):
+    if INEQUALITY.search(text) and copied and not _is_solved(text):
         return "restated" if arrangement(text) not in map(arrangement, golds) else None
     if _SUM_OF_MATRICES.search(text) and not any(map(_SUM_OF_MATRICES.search, golds)):
         return "restated" if copied else "unfinished"
@@ -103,7 +102,7 @@ def _whole_fault(golds: Sequence[str], text: str, question: Asked) -> Fault | No
 
 def _is_solved(text: str) -> bool:
     """Return whether a name stands alone on a side of an inequality: `x>2` may be a condition of the question and its answer."""
-    return any(_NAME.fullmatch(side.strip()) for side in _INEQUALITY.split(text))
+    return any(_NAME.fullmatch(side.strip()) for side in INEQUALITY.split(text))
 
 
 def _has_other_unit(form: Form, wanted: Sequence[Form], question: Asked) -> bool:

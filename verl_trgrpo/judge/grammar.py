@@ -1,4 +1,4 @@
-r"""One grammar for what stands around values: qualifiers, conditions, classes of integers, parts, and sentences around a word.
+r"""One grammar for what surrounds values: qualifiers, conditions, classes of integers, parts, and sentences around a word.
 
 A rule is a line of the grammar with its example behind it. What is in no rule leaves the whole text unread, so nothing around a
 value is skipped because it is not known.
@@ -134,12 +134,12 @@ class Integers:
 
 @dataclass(frozen=True)
 class Piece:
-    """A value with what stands around it.
+    """A value with what surrounds it.
 
     Args:
         value: a normalized text without its clauses, or a class of integers.
         conditions: what restricts it: relations, classes, or "otherwise".
-        plain: nothing stands around it.
+        plain: nothing surrounds it.
         integer: letters that a qualifier calls integers.
     """
 
@@ -371,7 +371,7 @@ def _parsed(text: str, start: str) -> Any:
 
 
 def read_pieces(text: str) -> Pieces | None:
-    """Return the values of a text with what stands around them; None where no clause or class is read."""
+    """Return the values of a text with what surrounds them; None where no clause or class is read."""
     if not _TRIGGER.search(text):
         return None
     found: Pieces | None = _parsed(text, "pieces")

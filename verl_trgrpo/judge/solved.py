@@ -12,7 +12,7 @@ from verl_trgrpo.judge.polynomials import NoPolynomialError, Polynomial, Quotien
 from verl_trgrpo.judge.question import Asked, arrangement
 
 _SIGN = re.compile(r"=|<|>|\\(?:leq|geq|neq)(?![a-zA-Z])")  # =; \leq
-_INEQUALITY = re.compile(r"<|>|\\(?:leq|geq|neq)(?![a-zA-Z])")  # <; \neq
+INEQUALITY = re.compile(r"<|>|\\(?:leq|geq|neq)(?![a-zA-Z])")  # <; \neq
 _RELATIONS = ("=", "<", r"\leq", r"\neq")
 
 
@@ -29,13 +29,13 @@ def is_left_unsolved(golds: Sequence[str], text: str, given: Sequence[Form], que
     """
     wanted = frozenset[str]().union(*map(_solved_for, golds))
     solved = bool(wanted) or not any(map(_SIGN.search, golds))
-    left = [form for form in given if form.kind == "relation" and _INEQUALITY.search(form.text)]
+    left = [form for form in given if form.kind == "relation" and INEQUALITY.search(form.text)]
     if solved and any(len(_names(form.text)) == 1 and not _solved_for(form.text) for form in left):
         return True
     relation = arrangement(text)
     if relation is None or relation[0] not in _RELATIONS:
         return False
-    if not ((wanted and "solved" in question.asks) or _stands_in(relation, question)):
+    if not ((wanted and "solved" in question.asks) or _occurs_in(relation, question)):
         return False
     if wanted:
         return wanted.isdisjoint(_solved_for(text))
@@ -43,7 +43,7 @@ def is_left_unsolved(golds: Sequence[str], text: str, given: Sequence[Form], que
 
 
 def _solved_for(text: str) -> frozenset[str]:
-    """Return what stands alone on one side of a relation, and not on another."""
+    """Return what is alone on one side of a relation, and not on another."""
     sides = [side.strip() for side in _SIGN.split(text)]
     return frozenset(
         side.partition("(")[0]
@@ -62,7 +62,7 @@ def _shape(relation: Tree) -> frozenset[frozenset[str]]:
     return frozenset(map(names, relation[1:]))
 
 
-def _stands_in(relation: Tree, question: Asked) -> bool:
+def _occurs_in(relation: Tree, question: Asked) -> bool:
     """Return whether the question has the same relation: one difference of the sides is a multiple of the other."""
     own = [each for each in question.formulas if each[0] == relation[0] and names(each) == names(relation)]
     letters = sorted(names(relation) | {"pi", "e"})

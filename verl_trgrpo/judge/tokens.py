@@ -84,7 +84,7 @@ class AnswerLexer(Lexer):
                 yield Token(kind, content)
 
     def _raw(self, text: str) -> Iterator[tuple[str, str]]:
-        """Yield words, separators and pieces of formulas; what stands in brackets is one piece."""
+        """Yield words, separators and pieces of formulas; what is in brackets is one piece."""
         labels = _labels_of(text)
         begin = depth = clauses = skip = 0
         for match in _PIECE.finditer(text):
@@ -123,7 +123,7 @@ class AnswerLexer(Lexer):
             yield "MATH", text[begin:]
 
     def _inner(self, words: str) -> Iterator[tuple[str, str]]:
-        """Yield what stands in `\\text`: a letter or number is a formula."""
+        """Yield what is in `\\text`: a letter or number is a formula."""
         for match in _WORD.finditer(words):
             if match[0].lower() in _JOINING:
                 yield "SEP", _JOINING[match[0].lower()]

@@ -11,7 +11,7 @@ from typing import Any
 from omegaconf import OmegaConf
 
 from verl_trgrpo.memory.shape import UnknownModelError
-from verl_trgrpo.runs.keys import ACTOR, MODEL, REF, ROLLOUT
+from verl_trgrpo.runs.keys import ACTOR, MODEL, REF, ROLLOUT, ULYSSES
 
 _BYTES = {"fp32": 4, "float32": 4, "bf16": 2, "bfloat16": 2, "fp16": 2, "float16": 2}
 _ENGINE = f"{ACTOR}.fsdp_config"
@@ -142,7 +142,7 @@ def setup_of(get: Get, has_reference: bool, needs_critic: bool) -> Setup:
     a_node, nodes = int(get("trainer.n_gpus_per_node")), int(get("trainer.nnodes"))
     cards = a_node * nodes
     asked = int(get(f"{_ENGINE}.fsdp_size") or -1)
-    parallel = max(int(get(f"{part}.ulysses_sequence_parallel_size") or 1) for part in (ACTOR, _ENGINE))
+    parallel = max(int(get(key) or 1) for key in ULYSSES)
     groups = max(1, cards // parallel)
     several, prompts = int(get(f"{ROLLOUT}.n") or 1), int(get("data.train_batch_size"))
     trained = bool(get(f"{ACTOR}.entropy_coeff"))

@@ -1,8 +1,8 @@
-"""Find the alarms of one metric in one pass over its values: what is said at a value follows from those up to it.
+"""Find the alarms of one metric in one pass over its values: an alarm at a value depends only on the values up to it.
 
 A level, the median of the last values, is compared with the quantity's own start or with the best level it had reached. An alarm
 is raised where the level is worse by more than the change that the row names and by more than its noise; two values are enough
-if they are worse by far more, and single ones if they keep coming. It stands until the values have been back for as many as a
+if they are worse by far more, and single ones if they keep coming. It lasts until the values have been back for as many as a
 level has, or until what excuses the change has held for as long.
 """
 

@@ -17,7 +17,7 @@ from verl_trgrpo.runs.metrics import MEAN_REWARD, Step
 from verl_trgrpo.runs.signals import SIGNALS, Signal
 
 _LOST, _LOST_STEPS = 0.1, 3  # what came and went counts if it took this share of the steps, and this many
-_SHOWN = 9  # last sick values of which the median is said
+_SHOWN = 9  # last sick values, whose median is shown
 _SOURCE, _REWARD = r"val-\w+/(.+)/[^/]+/mean@\d+", r"critic/(rewards|acc)/mean"  # whose numbers are another metric's
 
 _WANTED = {

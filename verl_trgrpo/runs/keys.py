@@ -30,6 +30,8 @@ MANAGER = "reward.reward_manager"
 MANAGER_OPTIONS = "reward.reward_kwargs"
 OVERLONG = f"{MANAGER_OPTIONS}.overlong_buffer_cfg"
 GPUS = "trainer.n_gpus_per_node"
+# GPUs that share the tokens of a sequence, with FSDP; the larger one counts.
+ULYSSES = (f"{ACTOR}.ulysses_sequence_parallel_size", f"{ACTOR}.fsdp_config.ulysses_sequence_parallel_size")
 
 # Sections that veRL reads, and which its YAML files do not have: on the command line they take a plus.
 ADDED = (

@@ -27,7 +27,7 @@ class Signal:
         lasts: values that make a level at least, if more than a unit needs.
         back: steps back to the last weights that are sound. Rollouts of a step show those that the update before it made, so 2;
             1 for what the update of the step itself logs, and for a validation, which follows it.
-        note: whether it is said, but nothing is wrong.
+        note: whether it is reported although nothing is wrong.
         machine: whether it shows the machine and not the learning: it is reported, and the run is not sick.
     """
 
@@ -72,7 +72,7 @@ _RIGHT_IN = 30
 
 # Of the rows of one name, that which stands and began first is reported.
 SIGNALS = (
-    Signal("reward is not finite", _SCORED, "its group teaches nothing", "let the reward function return a number", "finite"),
+    Signal("reward is not finite", _SCORED, "its group has no advantages", "let the reward function return a number", "finite"),
     Signal("update is not finite", _UPDATED, "veRL skips such an update", _SLOWER, "finite", back=1),
     Signal("metric is not finite", rf"(?!({_SCORED}|{_UPDATED})$).*", "what it is computed from is not, or overflows", _READ,
            "finite"),

@@ -27,7 +27,7 @@ def engine_findings(
         section: dotted key of the actor, the reference or the critic.
         settings: what veRL's worker makes of that section, as a section.
         model: the section of the model, whose files are on this machine.
-        is_here: False if another model stands in for the run's own.
+        is_here: False if another model is used in place of the run's own.
         engine: name of the section of the engine below `section`.
     """
     from verl.utils.torch_dtypes import PrecisionType
@@ -71,9 +71,8 @@ def _module_findings(
 
     key = MODEL if section != "critic" else "critic.model"
     fsdp = object.__new__(FSDPEngine)
-    fsdp.model_config = omega_conf_to_dataclass(
-        model
-    )  # imports the model's external_lib, which may register an attention
+    # It imports the model's external_lib, which may register an attention.
+    fsdp.model_config = omega_conf_to_dataclass(model)
     fsdp.engine_config = omega_conf_to_dataclass(selected(settings, engine))
     fsdp._qat_config = getattr(fsdp.engine_config, "qat", None)
     attention = selected(model, "override_config.attn_implementation")
@@ -93,7 +92,6 @@ def _module_findings(
 
 def _tried(fsdp: Any, model: str, engine: str) -> Iterator[tuple[str, Callable[[], object], str]]:
     """Yield what an engine does with the modules of a model: the key that asks for it, the call, and what to do if it fails."""
-
     import torch
 
     def module() -> Any:
@@ -119,11 +117,7 @@ def _tried(fsdp: Any, model: str, engine: str) -> Iterator[tuple[str, Callable[[
 
     policy = fsdp.engine_config.wrap_policy
     if fsdp.model_config.lora_rank:
-        yield (
-            f"{model}.lora_rank",
-            adapt,
-            f"correct the settings of the adapter in {model}",
-        )
+        yield f"{model}.lora_rank", adapt, f"correct the settings of the adapter in {model}"
     if policy and (policy.get("transformer_layer_cls_to_wrap") or policy.get("min_num_params")):
         yield f"{engine}.wrap_policy", wrap, "name classes of the model's layers"
     if fsdp.model_config.use_fused_kernels:

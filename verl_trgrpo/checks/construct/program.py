@@ -19,7 +19,7 @@ from verl_trgrpo.demos.puzzles import CHECKPOINT
 from verl_trgrpo.runs.keys import ACTOR, MODEL, REF, REWARD_MODEL, ROLLOUT, selected
 
 _ANY_MODEL = Path(__file__).parent / "any_model"
-# What a section of a model says of its files; another model stands in without them.
+# What a section of a model says of its files; without them another model is used.
 _OF_FILES = ("hf_config_path", "tokenizer_path", "lora_adapter_path", "custom_chat_template")
 
 
@@ -101,7 +101,7 @@ def _with_files(config: DictConfig, key: str, local: list[str]) -> DictConfig:
 
 
 def _any_model(section: DictConfig) -> DictConfig:
-    """Let a model of this package, which no figure of a run exceeds, stand in for one whose files are not here."""
+    """Replace a model whose files are not here by one of this package that is larger than any setting of a run."""
     OmegaConf.set_struct(section, False)
     section.update(dict.fromkeys(_OF_FILES), path=str(_ANY_MODEL))
     section.tokenizer_path = str(CHECKPOINT)

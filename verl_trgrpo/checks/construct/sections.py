@@ -44,7 +44,7 @@ _CONFIG_KEY = re.compile(r"\n *full_key: (?P<key>\S+)")
 def dataclass_findings(config: DictConfig, loss: DictConfig, local: frozenset[str]) -> list[Finding]:
     """Build every dataclass that veRL's driver and workers build, then run ``validate_config`` if all of them can be built.
 
-    Sections of the defaults stand in for those of the policy loss that cannot be built while the sections around them are built.
+    While the sections around them are built, sections of the policy loss that cannot be built are replaced by the defaults.
 
     Args:
         config: of the run, which is changed.
