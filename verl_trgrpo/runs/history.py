@@ -31,6 +31,7 @@ _TOKENS = r"perf/total_num_tokens|response_length/mean"
 _CRITIC = ("critic/vf", "critic/vpred", "critic/grad")
 _KL = r"actor/(kl_loss|reward_kl_penalty)"
 _STALE = r"training/off_policy/trajectory_staleness\w*/max"
+_OLDEST = "trainer.v1.sampler.max_off_policy_threshold"
 _SPIKE, _BEFORE = 10.0, 10  # a gradient so many times larger explains a fall so many steps later
 _PART_OF_STEP = 0.6  # share of a step that its part counts as if it is less
 _RARE = 0.01  # share below which odds are not told from it
@@ -180,7 +181,10 @@ class History:
         return why, min(sound, step - 1), remedy
 
     def fill(self, remedy: str, metric: str, sound: int) -> str:
-        """Fill in where to resume from, at the latest at a step, and half of the learning rate of what has the metric."""
+        """Fill in where to resume from, at the latest at a step, and half of the learning rate of what has the metric.
+
+        Where responses are older than one update, half of their age comes to the rate.
+        """
         numbers, values = self.column(ACCURACY)
         earlier, why = (numbers <= sound) & np.isfinite(values), "or the last checkpoint before it"
         if earlier.any():
@@ -191,7 +195,9 @@ class History:
         model, of = ("critic", "critic") if metric.startswith(_CRITIC) else ("actor_rollout_ref.actor", "actor")
         rates = self._finite(f"{of}/lr")
         rate = f"{rates[rates > 0][-1] / 2:.2g}" if (rates > 0).any() else "LOWER"
-        return remedy.format(resume=resume if sound > 0 else "in a new run", slower=f"{model}.optim.lr={rate}")
+        older = self.staleness()
+        slower = f"{model}.optim.lr={rate}" + (f" {_OLDEST}={older // 2}" if older > 1 and model != "critic" else "")
+        return remedy.format(resume=resume if sound > 0 else "in a new run", slower=slower)
 
     def _finite(self, metric: str) -> Values:
         values = self.column(metric)[1]
