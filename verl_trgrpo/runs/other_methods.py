@@ -41,7 +41,9 @@ OTHER_METHODS = {
         "2026-11-28",
     ),
     "OPSM": OtherMethod(
-        "is shaping=opsm with any algorithm", "arXiv 2512.02556; slime's compute_opsm_mask", "2026-11-28"
+        "is mismatch=opsm with any algorithm",
+        "arXiv 2512.02556; TRL's off_policy_mask_threshold, slime's compute_opsm_mask",
+        "2026-11-28",
     ),
     "IcePop": OtherMethod(
         "is mismatch=icepop with any algorithm, veRL's own weights",
