@@ -43,7 +43,20 @@ def config_of(way, monkeypatch, word, *more):
     return compose_way(way, monkeypatch, f"+algorithm={word}", *more)
 
 
-WORDS = ("grpo", "tr_grpo", "gspo", "sapo", "cispo", "clip_cov", "kl_cov", "dppo_tv", "dppo_kl", "dro", "reinforce", "aspo")
+WORDS = (
+    "grpo",
+    "tr_grpo",
+    "gspo",
+    "sapo",
+    "cispo",
+    "clip_cov",
+    "kl_cov",
+    "dppo_tv",
+    "dppo_kl",
+    "dro",
+    "reinforce",
+    "aspo",
+)
 
 
 def test_the_words_have_every_loss_with_weights():

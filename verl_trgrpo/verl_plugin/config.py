@@ -11,7 +11,14 @@ from typing import Any
 from verl.trainer.config import AlgoConfig
 from verl.workers.config import PolicyLossConfig
 
-from verl_trgrpo.core import DifficultyOptions, HighEntropyClip, LoptiOptions, OffPolicyMask, OutcomeOptions, TokenWeighting
+from verl_trgrpo.core import (
+    DifficultyOptions,
+    HighEntropyClip,
+    LoptiOptions,
+    OffPolicyMask,
+    OutcomeOptions,
+    TokenWeighting,
+)
 from verl_trgrpo.verl_plugin import lopti
 from verl_trgrpo.verl_plugin.loss_names import weighted_loss_mode
 
