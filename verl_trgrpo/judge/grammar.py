@@ -284,7 +284,7 @@ _TRIGGER = re.compile(
     r"|\\(?:in|forall)(?![a-zA-Z])",
     re.IGNORECASE,
 )  # for; \in
-_PLAIN_WORD = re.compile(r"(?<![a-zA-Z\\])[a-zA-Z]{4}")  # unclear, which is no product
+_PLAIN_WORD = re.compile(r"(?<![a-zA-Z\\])[a-zA-Z]{4}")  # unclear, not a product
 _NARROW = ("positive", "non", "integer", "natural", "rational")
 _KINDS = frozenset({"ARTICLE", "EVERY", "SOME", "ADJECTIVE", "NOUN", "CONSTANT"})
 _OF_CLASSES = _KINDS - {"SOME", "ADJECTIVE", "CONSTANT"} | {
