@@ -400,6 +400,8 @@ def test_a_ground_truth_of_prose_is_not_understood(gold):
     assert judge_answer(rf"\boxed{{{gold}}}", gold).right, "the ground truth itself is right"
 
 
-@pytest.mark.parametrize("gold", ["The sum is 5", "The curve is an ellipse", "right angle", "the sum is mgh", "ellipse"])
+@pytest.mark.parametrize(
+    "gold", ["The sum is 5", "The curve is an ellipse", "right angle", "the sum is mgh", "ellipse"]
+)
 def test_a_ground_truth_in_words_is_understood(gold):
     assert judge_answer(r"\boxed{7}", gold).gold_understood
