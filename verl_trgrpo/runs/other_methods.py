@@ -90,8 +90,8 @@ OTHER_METHODS = {
         "2026-11-28",
     ),
     "T-SPMO": OtherMethod(
-        "gives a token credit by the responses of its group that share the text before it; veRL hands an estimator no tokens, "
-        "and a loss a micro-batch, which does not hold whole groups",
+        "gives a token credit by the responses of its group that share the text before it, by an equation that was not seen; "
+        "veRL hands an estimator no tokens and a loss no whole groups, a replay buffer of one's own can fetch both",
         "arXiv 2504.20834; veRL 0.9.1 (tests/verl_plugin/test_canary.py)",
         "2026-11-28",
     ),
