@@ -366,4 +366,6 @@ def test_the_engine_hands_a_loss_no_hidden_states():
     from verl.workers.engine.fsdp.transformer_impl import FSDPEngineWithLMHead as Engine
 
     for function in (Engine.prepare_model_outputs, Engine.forward_step):
-        assert "hidden" not in inspect.getsource(function), f"{function.__name__} knows hidden states: look at NTHR again"
+        assert "hidden" not in inspect.getsource(function), (
+            f"{function.__name__} knows hidden states: look at NTHR again"
+        )
