@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from verl.trainer.ppo.core_algos import POLICY_LOSS_REGISTRY, get_policy_loss_fn, register_policy_loss
 
-from verl_trgrpo.core import Tokens, TokenStatistic, compute_policy_loss
+from verl_trgrpo.core import OffPolicyMask, Tokens, TokenStatistic, compute_policy_loss
 from verl_trgrpo.verl_plugin import actor as plugin_actor
 from verl_trgrpo.verl_plugin.loss_names import WEIGHTED
 
@@ -114,7 +114,16 @@ def _register(name: str, compute: Callable[..., _Result]) -> None:
             "advantages": advantages,
             "response_mask": response_mask,
         }
-        return compute(tensors, rollout_is_weights, loss_agg_mode, config)
+        mask: OffPolicyMask | None = getattr(config.policy_loss, "opsm", None)
+        if mask is None:
+            return compute(tensors, rollout_is_weights, loss_agg_mode, config)
+        tokens = Tokens.of_batch(**tensors, **plugin_actor.token_inputs_of(config))
+        left_out = mask.left_out(tokens)
+        kept = (~left_out).to(tokens.log_prob.dtype)
+        is_weights = kept if rollout_is_weights is None else rollout_is_weights.masked_fill(left_out, 0.0)
+        loss, metrics = compute(tensors, is_weights, loss_agg_mode, config)
+        counts = (float((left_out & tokens.valid).sum()), float(tokens.valid.sum()))
+        return loss, metrics | {"actor/opsm_masked_frac": TokenStatistic("ratio", counts)}
 
 
 _register("tr_grpo", partial(_own_loss, surrogate="ppo"))
