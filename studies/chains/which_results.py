@@ -159,15 +159,15 @@ def pooled_gain(
 
 
 class Figure(NamedTuple):
-    """A figure of a hypothesis: its text, and p of the test that it holds, before correction, or whether it holds without one."""
+    """A figure of a hypothesis: its text, and p of the test that it holds, before correction, or a verdict without one."""
 
     text: str
     p: float | None = None
-    holds: bool = False
+    verdict: str = ""
 
 
 class Declared(NamedTuple):
-    """A figure that was declared: hypothesis, what is said, arm and chains that it needs, horizon, and what makes it."""
+    """A figure that was declared: hypothesis, its claim, arm and chains that it needs, horizon, and what makes it."""
 
     name: str
     about: str
@@ -189,7 +189,7 @@ def _within(own: np.ndarray, whole: np.ndarray, low: float, high: float) -> Figu
     """Return a share of the oracle's gain, and whether its interval is within bounds."""
     share = fieller(own, whole)
     holds = share.low is not None and share.high is not None and low <= share.low and share.high <= high
-    return Figure(share_text(share), holds=holds)
+    return Figure(share_text(share), verdict=_verdict(holds))
 
 
 def _gain_test(own: np.ndarray, whole: np.ndarray, sign: int) -> Figure:
@@ -199,9 +199,10 @@ def _gain_test(own: np.ndarray, whole: np.ndarray, sign: int) -> Figure:
 
 
 def _not_below(own: np.ndarray, whole: np.ndarray) -> Figure:
-    """Return a difference from the baseline; "not below" holds unless the two-sided test shows the contrary."""
+    """Return a difference from the baseline; "not below" is refuted where the two-sided test shows that it is below."""
     found = effect(own)
-    return Figure(difference_text(found), holds=found.p >= LEVEL_OF_GAIN or found.estimate.mean > 0)
+    refuted = found.p < LEVEL_OF_GAIN and found.estimate.mean < 0
+    return Figure(difference_text(found), verdict="does not hold" if refuted else "holds")
 
 
 def declared_figures() -> Iterator[Declared]:
@@ -245,7 +246,7 @@ def hypotheses_table(which: Which) -> str:
         if not isinstance(figure, Figure):
             rows.append([name, about, f"{figure} lines are missing", "", "open"])
         elif figure.p is None:
-            rows.append([name, about, figure.text, "", _verdict(figure.holds)])
+            rows.append([name, about, figure.text, "", figure.verdict])
         else:
             own = p_values[name]
             p = corrected(own, FAMILIES[name])[place] if name in FAMILIES else figure.p
