@@ -151,18 +151,12 @@ Traceback (most recent call last):
 subprocess.CalledProcessError: Command '['/usr/bin/gcc', '/tmp/tmps1rkq3y3/main.c', '-O3', '-shared']' returned non-zero exit \
 status 1.
 """), ["Python.h"], "python3-dev", ("card has too little", MEMORY)),
-    "https://github.com/verl-project/verl/issues/539": Report(
-        lines("(main_task pid=1201) ", """
-Traceback (most recent call last):
-  File "/x/verl/trainer/main_ppo.py", line 189, in main_task
-    trainer.init_workers()
-KeyError: 'ground_truth'
-""") + lines("(main_task pid=1533) ", """
-Traceback (most recent call last):
-  File "/x/verl/single_controller/ray/base.py", line 110, in get_placement_groups
-    pgs = [placement_group(bundles=bundles, strategy=strategy, name=pg_name_prefix + str(idx))
-ValueError: Failed to create placement group 'global_poolverl_group_4:0': name already exists
-"""), ["KeyError: 'ground_truth'"], "", ("card has too little", MEMORY)),
+    "https://github.com/hiyouga/EasyR1/issues/207": Report(
+        lines(WORKER.format(3154691), "INFO 04-12 12:03:23 [gpu_worker.py:81] Sleep mode freed 24.51 GiB memory, 3.24 GiB memory")
+        + raised("ValueError", "WorkerDict.actor_rollout_generate_sequences",
+                 ["verl/workers/rollout/vllm_rollout.py:generate_sequences", "vllm/v1/engine/processor.py:_validate_model_input"],
+                 "ValueError: Prompt length of 4178 is longer than the maximum model length of 4096."),
+        ["Prompt length of 4178 is longer than the maximum model length of 4096"], "", ("card has too little", MEMORY)),
     "https://github.com/TideDra/lmm-r1/issues/43": Report(
         lines("(ActorModelRayActor pid=348952) ", """
 Traceback (most recent call last):

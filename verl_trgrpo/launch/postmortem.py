@@ -44,7 +44,8 @@ _FRAME = re.compile(r' *File "([^"\n]{1,300})", line (\d{1,9})(?: in|, in) (\w{1
 # What begins a line that is not the rest of a message.
 _OTHER = re.compile(
     r"Traceback \(|During handling of|The above exception|Set the environment variable|Error executing job|step:|"
-    r"Unhandled error \(suppress|\[?\d{4}-\d\d-\d\d|(?:DEBUG|INFO|WARNING|ERROR|CRITICAL)\b|:job_id:|:actor_name:|:task_name:|\*\*\* |\[rank"
+    r"Unhandled error \(suppress|Top \d{1,4} memory users|PID\s{1,9}MEM\(GB\)|\[?\d{4}-\d\d-\d\d|"
+    r"(?:DEBUG|INFO|WARNING|ERROR|CRITICAL)\b|:job_id:|:actor_name:|:task_name:|\*\*\* |\[rank"
 )
 # The last words of a process that ends in native code: its runtime, torch.distributed, Ray's C++ and Python's fault handler, an
 # assertion of a kernel, and a compiler.
