@@ -168,7 +168,7 @@ RuntimeError: CUDA Error: out of memory at /workspace/csrc/cumem_allocator.cpp:6
 """), ["CUDA Error: out of memory at"], "gpu_memory_utilization", (MEMORY, "NCCL")),
     "https://github.com/verl-project/verl/issues/1986": Report(
         "step:12 - actor/pg_loss:0.01\n"
-        + died(870287, "Worker exits unexpectedly by a signal. SystemExit is raised (sys.exit is called). Exit code: 1. The process "
-               "receives a SIGTERM."),
+        + died(870287, "Worker exits unexpectedly by a signal. SystemExit is raised (sys.exit is called). Exit code: 1. The "
+               "process receives a SIGTERM."),
         ["SIGTERM"], "", ("card has too little", "for memory: its cgroup")),
 }  # fmt: skip

@@ -222,7 +222,7 @@ class PostMortem:
         for event, match in events_in(said):
             self._events.setdefault(event.name, match)
             if event.name == WORKER_KILLED:
-                self._ended_by = self._ended_by or (ended := _ENDED_BY.search(said.text)) and ended[1] or ""
+                self._ended_by = self._ended_by or ((ended := _ENDED_BY.search(said.text)) and ended[1]) or ""
                 if match["pid"] and len(self._died) < _MOST_PROCESSES:
                     self._died[int(match["pid"])] = None
         line = _COLOR.sub("", said.text)
@@ -399,7 +399,7 @@ _KNOWN = (
     ),
     (
         re.compile(r"EADDRINUSE|[Aa]ddress already in use"),
-        "another process has the port, perhaps one of an earlier run: `ss -ltnp` says which; end it and run the same command again",
+        "another process has the port, perhaps one of an earlier run: `ss -ltnp` says which; end that process",
     ),
     (
         re.compile(r"undefined symbol|cannot open shared object file"),
@@ -414,7 +414,7 @@ _KNOWN = (
         re.compile(r"probability tensor contains either"),
         "the policy's probabilities are not finite: `verl-trgrpo health` says since when",
     ),
-    (re.compile(r"Python\.h"), "the compiler lacks the headers of this Python: install them (python3-dev)"),
+    (re.compile(r"Python\.h"), "the compiler lacks the headers of this Python: install python3-dev"),
     (re.compile(r"SIGBUS|Bus error"), _shared_memory),
     (
         re.compile(r"SIGSEGV|Segmentation fault|illegal memory access"),
