@@ -20,7 +20,7 @@ from verl_trgrpo.compare.dumps import DumpedResponse, read_responses
 from verl_trgrpo.compare.finished import CompareOptions, compare_finished
 from verl_trgrpo.compare.plots import plot_arms
 from verl_trgrpo.compare.tables import Table, shown_figures, words
-from verl_trgrpo.compare.verdicts import Verdict, worth_a_look
+from verl_trgrpo.compare.verdicts import NotableVerdict, worth_a_look
 from verl_trgrpo.runs.run_directory import run_settings
 
 _TEMPLATE = Path(__file__).with_name("page.html.jinja")
@@ -155,7 +155,7 @@ class Samples(NamedTuple):
     last: int
     counts: dict[str, int]
     pairs: list[ResponsePair]
-    verdicts: list[Verdict]
+    verdicts: list[NotableVerdict]
 
 
 def read_samples(directory: Path, most: int = 4, without: Collection[int] = ()) -> Samples | None:

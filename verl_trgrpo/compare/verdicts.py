@@ -22,7 +22,7 @@ _MOST_CHARS = 400
 _WORD = re.compile(r"\\?[^\W\d_]+|[0-9]+")  # \pi; right; 12
 
 
-class Verdict(NamedTuple):
+class NotableVerdict(NamedTuple):
     """A verdict worth a look; `row` is the number of its line in the dump."""
 
     kind: VerdictKind
@@ -31,7 +31,7 @@ class Verdict(NamedTuple):
     response: DumpedResponse
 
 
-def worth_a_look(path: Path, most: int = 50) -> list[Verdict]:
+def worth_a_look(path: Path, most: int = 50) -> list[NotableVerdict]:
     """Return at most `most` verdicts of a dump, each answer to a prompt once, drawn with a fixed seed, all kinds alike."""
     groups = defaultdict[tuple[str, str], list[tuple[int, str, DumpedResponse]]](list)
     for row, response in read_lines(path):
@@ -39,18 +39,18 @@ def worth_a_look(path: Path, most: int = 50) -> list[Verdict]:
         answer = read_answer(response.text, asked_form(prompt) or "box", prompt.rstrip().endswith("<think>"))
         if answer and len(answer) <= _MOST_CHARS:
             groups[prompt, response.truth].append((row, answer, response))
-    by_kind = defaultdict[str, list[Verdict]](list)
+    by_kind = defaultdict[str, list[NotableVerdict]](list)
     for group in groups.values():
         for verdict in _of_group(group):
             by_kind[verdict.kind].append(verdict)
-    drawn: list[Verdict] = []
+    drawn: list[NotableVerdict] = []
     for left, verdicts in zip(range(len(by_kind), 0, -1), sorted(by_kind.values(), key=len), strict=True):
         share = min((most - len(drawn)) // left, len(verdicts))  # a small kind leaves its share to larger ones
         drawn += random.Random(0).sample(verdicts, share)
     return sorted(drawn, key=lambda verdict: (verdict.kind, verdict.row))
 
 
-def _of_group(group: list[tuple[int, str, DumpedResponse]]) -> Iterator[Verdict]:
+def _of_group(group: list[tuple[int, str, DumpedResponse]]) -> Iterator[NotableVerdict]:
     """Yield the verdicts worth a look on the responses to one prompt."""
     counts = Counter(answer for _, answer, _ in group)
     (_, most), *others = [*counts.most_common(2)]
@@ -59,11 +59,11 @@ def _of_group(group: list[tuple[int, str, DumpedResponse]]) -> Iterator[Verdict]
         row, _, response = next(each for each in group if each[1] == answer)
         if response.verdict == "wrong":
             if is_near(response.truth, answer):
-                yield Verdict("refused, but near", row, answer, response)
+                yield NotableVerdict("refused, but near", row, answer, response)
             elif leads and counts[answer] == most:
-                yield Verdict("refused, and most frequent of its prompt", row, answer, response)
+                yield NotableVerdict("refused, and most frequent of its prompt", row, answer, response)
         elif response.verdict == "right" and _is_in_prompt(answer, response.prompt):
-            yield Verdict("paid, but in the prompt", row, answer, response)
+            yield NotableVerdict("paid, but in the prompt", row, answer, response)
 
 
 def is_near(truth: str, answer: str) -> bool:
