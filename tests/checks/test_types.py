@@ -80,5 +80,5 @@ def test_the_engine_that_stock_verl_leaves_open_must_be_given():
 
 @pytest.mark.parametrize("source", ["trgrpo_trainer", "ppo_trainer"])
 def test_the_default_that_a_message_names_is_verls(source):
-    [finding] = findings([f"{ROLLOUT}.n=five"], source)
+    [finding] = [each for each in findings([f"{ROLLOUT}.n=five"], source) if each.where == f"{ROLLOUT}.n"]
     assert finding.message.endswith(f"veRL's default is {verl_defaults().actor_rollout_ref.rollout.n}")
