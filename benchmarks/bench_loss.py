@@ -14,11 +14,14 @@ from verl.trainer.ppo.core_algos import POLICY_LOSS_REGISTRY, get_policy_loss_fn
 from verl.workers.config import FSDPActorConfig, PolicyLossConfig
 
 from verl_trgrpo.core import available_shapings, make_shaping
+from verl_trgrpo.verl_plugin.actor import TOKEN_INPUTS
 from verl_trgrpo.verl_plugin.config import TRGRPOPolicyLossConfig
 from verl_trgrpo.verl_plugin.loss_names import WEIGHTED
 
 MEMORY_SHAPE = (64, 8192)
 MEMORY_CANDIDATES = ("verl vanilla", "vanilla, naive weight", "tr_grpo sigmoid", "tr_grpo token_mean", "tr_grpo inside")
+# Shapings that rank tokens or add up over a response.
+OF_THE_BATCH = ("top_entropy", "stapo", "stare", "cppo", "fipo")
 # Ours, and one that hands a batch on to another of the losses.
 NOT_VERLS = {"vanilla", "aspo", "bypass_mode", *WEIGHTED.values()}
 
@@ -30,10 +33,12 @@ def candidates(batch: int, length: int, dtype: torch.dtype) -> Calls:
     log_prob = (old_log_prob + 0.3 * torch.randn(batch, length, generator=generator)).clamp(max=0).to(dtype)
     old_log_prob = old_log_prob.to(dtype)
     advantages = torch.randn(batch, 1, generator=generator).expand(batch, length).contiguous().to(dtype)
+    entropy = torch.rand(batch, length, generator=generator).to(dtype)
     mask = torch.arange(length)[None] < torch.randint(length // 8, length, (batch, 1), generator=generator)
 
     def call(options: PolicyLossConfig, naive_weight: bool = False) -> Callable[[], None]:
         config = FSDPActorConfig(rollout_n=8, ppo_micro_batch_size_per_gpu=1, strategy="fsdp2", policy_loss=options)
+        object.__setattr__(config, TOKEN_INPUTS, {"entropy": entropy})
         loss = get_policy_loss_fn(options.loss_mode)
 
         def forward_backward() -> None:
@@ -45,6 +50,7 @@ def candidates(batch: int, length: int, dtype: torch.dtype) -> Calls:
         return forward_backward
 
     ours = {name: {"shaping": make_shaping(name)} for name in available_shapings() if make_shaping(name).probs_only}
+    ours |= {name: {"shaping": make_shaping(name)} for name in OF_THE_BATCH}
     ours |= {"token_mean": {"normalize": "token_mean"}, "inside": {"placement": "inside"}}
     others = {name: {"dro_beta": 1.0} if name == "dro" else {} for name in sorted({*POLICY_LOSS_REGISTRY} - NOT_VERLS)}
     return {

@@ -157,3 +157,12 @@ def test_what_a_machine_lacks_is_an_error_where_it_trains_unless_the_run_is_fini
         assert summary(check(composed(given), trains=trains).findings) == [("trainer.logger", level)]
     save_checkpoint(tmp_path / "run", 3, version=1)
     assert check(composed(given), trains=True).findings == ()
+
+
+def test_what_verl_s_own_validation_refuses_does_not_hide_the_rules(sound_run):
+    """It names no key, and stops at its first error."""
+    lacking = ["mismatch=tis", "actor_rollout_ref.rollout.calculate_log_probs=false",
+               "actor_rollout_ref.rollout.log_prob_micro_batch_size_per_gpu=null"]  # fmt: skip
+    report = check(composed([*sound_run, *lacking]), need_files=False)
+    assert any("veRL refuses" in message for message in report.messages(Level.ERROR))
+    assert any("responses are not corrected" in message for message in report.messages(Level.WARNING))

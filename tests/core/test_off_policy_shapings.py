@@ -42,14 +42,6 @@ def by_response(batch, weights_of):
     return torch.tensor(weights, dtype=torch.float64)
 
 
-def test_opsm_leaves_out_wrong_responses_that_drifted(batch):
-    def opsm(log_ratios, advantage):
-        out = log_ratios and advantage < 0 and -sum(log_ratios) / len(log_ratios) > 0.01
-        return [0.0 if out else 1.0] * len(log_ratios)
-
-    torch.testing.assert_close(make_shaping("opsm", delta=0.01).weigh(batch), by_response(batch, opsm))
-
-
 def test_topr_tapers_wrong_responses(batch):
     def topr(log_ratios, advantage):
         return [1.0 if advantage > 0 else min(math.exp(sum(log_ratios)), 1.0)] * len(log_ratios)
@@ -106,7 +98,6 @@ def test_a_coefficient_is_1_where_the_policies_are_equal(name):
 @pytest.mark.parametrize(
     ("name", "bad"),
     [
-        ("opsm", {"delta": -1}),
         ("topr", {"upper": 0}),
         ("up_grpo", {"low": 1}),
         ("vespo", {"k_pos": 0}),

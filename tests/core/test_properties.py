@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from tests.core.strategies import CLIPS, MODES, WEIGHTINGS, batches, evaluate
 from verl_trgrpo.core import TokenStatistic
+from verl_trgrpo.core.tokens import quantile
 
 PROPERTY = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 GARBAGE = st.sampled_from([0.0, 1e30, -1e30, math.inf, -math.inf, math.nan])
@@ -61,3 +62,15 @@ def test_micro_batches_pool_to_the_metrics_of_the_whole_batch(batch, weighting, 
         else:
             pooled = sum(float(part[name]) * n for part, n in zip(parts, tokens, strict=True)) / sum(tokens)
         assert pooled == pytest.approx(float(value), rel=1e-6, abs=1e-7), name
+
+
+@pytest.mark.parametrize("share", [0.05, 0.2, 0.5, 0.8, 0.999, 1.0])
+def test_a_quantile_is_that_of_torch(share):
+    """On ragged rows with ties and with values that are NaN; NaN where a row has none."""
+    generator = torch.Generator().manual_seed(0)
+    for length in (1, 2, 7, 60):
+        values = torch.randn(50, length, generator=generator, dtype=torch.float64).round(decimals=1)
+        values[torch.rand(50, length, generator=generator) < 0.05] = torch.nan
+        counted = torch.rand(50, length, generator=generator) < torch.rand(50, 1, generator=generator)
+        expected = values.masked_fill(~counted, torch.nan).nanquantile(share, -1, keepdim=True)
+        torch.testing.assert_close(quantile(values, counted, share), expected, equal_nan=True)

@@ -389,3 +389,19 @@ def test_every_rule_has_an_example():
     rules = GRAMMAR.partition("\nFOR:")[0].splitlines()
     helpers = [line for line in rules if re.match(r"_|adjectives|predicate|    \| OF|    \| THERE|   \| NO", line)]
     assert [line for line in rules if line.strip() and "//" not in line and line not in helpers] == []
+
+
+@pytest.mark.parametrize("gold", [
+    "so the answer is unclear", "the value is unknown to us", "the proof is left to the reader", "there is something wrong here",
+    "the claim is proved for all n", "the result is rather hard to tell", "The area is quite large and the volume is small",
+])  # fmt: skip
+def test_a_ground_truth_of_prose_is_not_understood(gold):
+    assert not judge_answer(r"\boxed{5}", gold, "What is 2 + 2?").gold_understood
+    assert judge_answer(rf"\boxed{{{gold}}}", gold).right, "the ground truth itself is right"
+
+
+@pytest.mark.parametrize(
+    "gold", ["The sum is 5", "The curve is an ellipse", "right angle", "the sum is mgh", "ellipse"]
+)
+def test_a_ground_truth_in_words_is_understood(gold):
+    assert judge_answer(r"\boxed{7}", gold).gold_understood

@@ -359,3 +359,13 @@ def test_an_estimator_gets_neither_tokens_nor_hidden_states():
         "response_mask",
         "index",
     }
+
+
+def test_the_engine_hands_a_loss_no_hidden_states():
+    """What keeps NTHR out of a loss, too: of the model's output the engine keeps log-probabilities and entropy."""
+    from verl.workers.engine.fsdp.transformer_impl import FSDPEngineWithLMHead as Engine
+
+    for function in (Engine.prepare_model_outputs, Engine.forward_step):
+        assert "hidden" not in inspect.getsource(function), (
+            f"{function.__name__} knows hidden states: look at NTHR again"
+        )

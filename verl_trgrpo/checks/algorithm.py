@@ -118,6 +118,8 @@ def _input_findings(view: RunView, loss: Any) -> list[Finding]:
         "success_rate": ("trainer.v1.sampler.sampler_kwargs.success_rate",),
     }
     asked = {name: f"shaping {loss.shaping}" for name in loss.shaping.inputs if name in needed}
+    if loss.opsm is not None:
+        asked.setdefault("rollout_log_prob", "opsm")
     if loss.high_entropy_clip is not None:
         asked.setdefault("entropy", "high_entropy_clip")
     return [
@@ -134,10 +136,11 @@ def _idle_findings(view: RunView, actor: Any) -> list[Finding]:
     Nothing lists such losses: the gradients are computed, on-policy and off-policy, for veRL's and this project's losses, on
     inputs that are equal where the run's settings make them equal.
     """
-    from verl_trgrpo.verl_plugin.gradient_probe import Policies, alike, is_correction, stock, unweighted
+    from verl_trgrpo.verl_plugin.gradient_probe import Policies, alike, is_correction, stock, unmasked, unweighted
 
     key, whole, epochs = f"{ACTOR}.ppo_mini_batch_size", view["data.train_batch_size"], f"{ACTOR}.ppo_epochs"
     several = view[key] is None or whole is None or view[key] < whole or view[epochs] != 1
+    actor = unmasked(actor)  # a correction is not the loss
     bypass, loss = bool(view[f"{CORRECTION}.bypass_mode"]), actor.policy_loss
     once, same, apart = not several and not bypass, Policies(old_is_current=True), Policies(old_is_rollout=bypass)
     grouped = view["algorithm.adv_estimator"] in ("grpo", "tr_grpo")

@@ -137,12 +137,14 @@ def _found_beside(broken: Collection[str], view: RunView, stage: str, checks: Se
 def _with_defaults(view: RunView, broken: Collection[str]) -> RunView:
     """Return the view of a run whose broken settings have their defaults; those that have none are left out.
 
+    What veRL's own validation refuses names no key, and stays.
+
     Raises:
-        KeyError: one of `broken` is not a dotted key of the configuration.
+        KeyError: one of `broken` is neither a dotted key of the configuration nor a function of veRL.
     """
     config, defaults = copy.deepcopy(view.config), OmegaConf.to_container(view.run.defaults, resolve=False)
     with open_dict(config):
-        for key in sorted(broken):
+        for key in sorted(key for key in broken if not key.startswith("verl.")):
             section, _, name = key.rpartition(".")
             parent = OmegaConf.select(config, section) if section else config
             if not isinstance(parent, DictConfig) or name not in parent:

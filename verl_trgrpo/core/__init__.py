@@ -19,7 +19,14 @@ from verl_trgrpo.core.losses import (
     weighted_kl,
 )
 from verl_trgrpo.core.metrics import TokenStatistic, group_metrics
-from verl_trgrpo.core.options import ClipRange, DifficultyOptions, HighEntropyClip, LoptiOptions, OutcomeOptions
+from verl_trgrpo.core.options import (
+    ClipRange,
+    DifficultyOptions,
+    HighEntropyClip,
+    LoptiOptions,
+    OffPolicyMask,
+    OutcomeOptions,
+)
 from verl_trgrpo.core.shaping import Shaping, available_shapings, make_shaping, register_shaping
 from verl_trgrpo.core.tokens import Tokens
 
@@ -28,6 +35,7 @@ __all__ = [
     "DifficultyOptions",
     "HighEntropyClip",
     "LoptiOptions",
+    "OffPolicyMask",
     "OutcomeOptions",
     "PolicyLoss",
     "Shaping",

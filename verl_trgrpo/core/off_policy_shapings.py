@@ -1,4 +1,4 @@
-"""Define shapings for data of another policy. ``opsm`` masks responses; the others are the whole coefficient of A log p.
+"""Define shapings for data of another policy, which are the whole coefficient of A log p.
 
 With ``algorithm=reinforce`` the loss of a token is ``-w A log p``, where w has no gradient: the REINFORCE form, of which every
 method with a detached coefficient is a case. ``topr``, ``up_grpo``, ``vespo`` and ``m2po`` are such coefficients, so with a loss
@@ -22,25 +22,6 @@ COEFFICIENTS = ("topr", "up_grpo", "vespo", "m2po")
 
 # Bound of log W of a response in VESPO, that of TRL.
 _SMALLEST_LOG_W = math.log(1e-8)
-
-
-@register_shaping("opsm", {"delta": "[0, inf)"})
-def opsm(
-    log_prob: torch.Tensor,
-    old_log_prob: torch.Tensor,
-    advantages: torch.Tensor,
-    response_mask: torch.Tensor,
-    *,
-    delta: float = 1e-4,
-) -> torch.Tensor:
-    """Return 0 for a response with A < 0 that drifted, mean of log p_old - log p over its tokens > ``delta``, else 1.
-
-    Off-policy sequence masking of DeepSeek-V3.2 (arXiv 2512.02556), read in slime (``compute_opsm_mask``), whose default
-    ``delta`` is.
-    """
-    drift = -_log_ratios(log_prob, old_log_prob) * response_mask
-    mean = drift.sum(-1, keepdim=True) / response_mask.sum(-1, keepdim=True).clamp(min=1)
-    return 1 - ((advantages < 0) & (mean > delta)).to(log_prob.dtype)
 
 
 @register_shaping("topr", {"upper": "(0, inf)"})

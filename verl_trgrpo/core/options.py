@@ -1,4 +1,4 @@
-"""Hold the options of clips, of Lopti and of the advantages; those of the token weights are ``losses.TokenWeighting``."""
+"""Hold the options of clips, masks, Lopti and the advantages; those of the token weights are ``losses.TokenWeighting``."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import torch
 
 from verl_trgrpo.common.findings import range_errors
 from verl_trgrpo.common.options import Options
-from verl_trgrpo.core.shaping import REMEDIES
-from verl_trgrpo.core.tokens import Tokens
+from verl_trgrpo.core.shaping import not_computed
+from verl_trgrpo.core.tokens import Tokens, quantile
 
 
 @dataclass(frozen=True)
@@ -42,11 +42,8 @@ class HighEntropyClip(Options):
             ValueError: the entropy is missing.
         """
         if tokens.entropy is None:
-            raise ValueError(
-                f"high_entropy_clip needs the entropy, which this run does not compute; {REMEDIES['entropy']}"
-            )
-        entropy = tokens.entropy.masked_fill(~tokens.valid, torch.nan)
-        return entropy > entropy.nanquantile(self.quantile, -1, keepdim=True)
+            raise ValueError(not_computed("high_entropy_clip", "entropy"))
+        return tokens.valid & (tokens.entropy > quantile(tokens.entropy, tokens.valid, self.quantile))
 
 
 @dataclass(frozen=True)
@@ -72,6 +69,37 @@ class ClipRange(Options):
     def problems(self) -> list[str]:
         """Return a message for a `dual` out of range, under veRL's name."""
         return range_errors({"c": self.dual}, {"c": "(1, inf]"})
+
+
+@dataclass(frozen=True)
+class OffPolicyMask(Options):
+    """Leave out wrong responses from which the policy has moved away since they were sampled (OPSM, arXiv 2512.02556).
+
+    The probabilities of the sampling policy are those of the rollout engine, as in the paper and in TRL
+    (``off_policy_mask_threshold``), so that what engine and trainer differ by counts as well as the age of the weights. The
+    paper gives no ``delta``; 0.5 is where TRL's documentation begins. slime's 1e-4 is for the trainer's own old probabilities.
+
+    Args:
+        delta: bound of the mean of log p_rollout - log p over a response's tokens, nats; >= 0.
+
+    Raises:
+        ValueError: a value out of range.
+    """
+
+    where = "opsm."
+    delta: Annotated[float, "[0, inf)"] = 0.5
+
+    def left_out(self, tokens: Tokens) -> torch.Tensor:
+        """Return True for the tokens of the responses that are left out, (batch, response_length).
+
+        Raises:
+            ValueError: the rollout's probabilities are missing.
+        """
+        if tokens.rollout_log_prob is None:
+            raise ValueError(not_computed("opsm", "rollout_log_prob"))
+        drift = tokens.rollout_log_prob - tokens.log_prob.detach()
+        mean = drift.sum(-1, keepdim=True) / tokens.valid.sum(-1, keepdim=True).clamp(min=1)
+        return (tokens.advantages < 0) & (mean > self.delta)
 
 
 @dataclass(frozen=True)

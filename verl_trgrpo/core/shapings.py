@@ -10,7 +10,7 @@ import math
 import torch
 
 from verl_trgrpo.core.shaping import register_shaping
-from verl_trgrpo.core.tokens import MAX_LOG_RATIO
+from verl_trgrpo.core.tokens import MAX_LOG_RATIO, quantile
 
 _SIGMOID = {"alpha": "(0, inf)", "tau": "(0, inf)", "mu": "[0, 1]", "lower": "[0, inf)", "upper": "[0, inf)"}
 
@@ -123,7 +123,7 @@ def stapo(
     and v5 were not seen; a summary by the authors' laboratory has 0.01 and the quantile 0.05. There the quantile is that of the
     mini-batch, here that of the micro-batch, so results depend on its size.
     """
-    bound = entropy.masked_fill(~response_mask, torch.nan).nanquantile(entropy_quantile)
+    bound = quantile(entropy.reshape(1, -1), response_mask.reshape(1, -1), entropy_quantile)
     return 1 - ((probs < max_prob) & (entropy < bound) & (advantages > 0)).to(probs.dtype)
 
 
@@ -153,7 +153,7 @@ def cppo(
     weight = (1 - (1 - min_weight) * place / last) * mask
     moved = (log_prob.exp() - old_log_prob.exp()).abs() * mask
     drift = weight * moved
-    budget = moved.masked_fill(~response_mask, torch.nan).nanquantile(0.9, -1, keepdim=True).nan_to_num()
+    budget = quantile(moved, response_mask, 0.9).nan_to_num()
     slack = budget.clamp(prefix_delta, 2 * prefix_delta) * weight - drift
     bound = (delta + slack.cumsum(-1) - slack).clamp(max=delta)
     brought_back = advantages * (log_prob - old_log_prob) <= 0
@@ -329,8 +329,9 @@ def uniform(probs: torch.Tensor) -> torch.Tensor:
 
 def _top(values: torch.Tensor, candidates: torch.Tensor, share: float) -> torch.Tensor:
     """Return True for the ceil(share n) of the n `candidates` with the highest values, and for ties with the last of them."""
-    # Sorted, not selected, so that no number has to come to the host.
-    ranked = values.masked_fill(~candidates, -torch.inf).flatten().sort(descending=True).values
+    # The number of candidates stays on the device: as many are ranked as it would be if all values were.
+    most = min(math.ceil(share * values.numel()) + 1, values.numel())
+    ranked = values.masked_fill(~candidates, -torch.inf).flatten().topk(most).values
     kept = torch.ceil(share * candidates.sum().double() - 1e-9)  # 0.1 of 30 is 3, although 0.1 * 30 is a little more
     return candidates & (values >= ranked[(kept.long() - 1).clamp(min=0)[None]])
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -111,6 +112,25 @@ def _bounded(log_ratio: torch.Tensor) -> torch.Tensor:
 def masked(tensor: torch.Tensor, outside: torch.Tensor) -> torch.Tensor:
     """Return a copy in float32 or wider with 0 where ``outside`` is True."""
     return tensor.to(torch.promote_types(tensor.dtype, torch.float32)).masked_fill(outside, 0.0)
+
+
+def quantile(values: torch.Tensor, counted: torch.Tensor, share: float) -> torch.Tensor:
+    """Return the quantile of the counted values of each row, (batch, 1); NaN where none is. NaN is never counted.
+
+    It is ``torch.nanquantile``, which sorts all values; here those above the quantile are.
+
+    Args:
+        values: (batch, n).
+        counted: True for the values that count, (batch, n).
+        share: of the values that are below, in (0, 1].
+    """
+    counted = counted & ~values.isnan()
+    last = (counted.sum(-1, keepdim=True) - 1).clamp(min=0)
+    place = share * last.double()
+    above = min(math.ceil((1 - share) * (values.shape[-1] - 1)) + 2, values.shape[-1])
+    largest = values.masked_fill(~counted, -torch.inf).topk(above, -1).values
+    low, high = (largest.gather(-1, last - end.long()) for end in (place.floor(), place.ceil()))
+    return torch.lerp(low, high, place.frac().to(values.dtype))
 
 
 def check_shapes(**tensors: torch.Tensor | None) -> None:

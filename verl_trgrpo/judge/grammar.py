@@ -284,6 +284,7 @@ _TRIGGER = re.compile(
     r"|\\(?:in|forall)(?![a-zA-Z])",
     re.IGNORECASE,
 )  # for; \in
+_PLAIN_WORD = re.compile(r"(?<![a-zA-Z\\])[a-zA-Z]{4}")  # unclear, not a product
 _NARROW = ("positive", "non", "integer", "natural", "rational")
 _KINDS = frozenset({"ARTICLE", "EVERY", "SOME", "ADJECTIVE", "NOUN", "CONSTANT"})
 _OF_CLASSES = _KINDS - {"SOME", "ADJECTIVE", "CONSTANT"} | {
@@ -309,6 +310,8 @@ def _value(body: _Body | Integers) -> str | Integers:
     if body.said:
         if any(token.type in ("DIGITS", "RELATION") for token in body.tokens) or body.said[0].type not in _FORMULAS:
             raise UnclearError  # 5 is wrong; the sum is not 5
+        if any(_PLAIN_WORD.search(token) for token in body.said if token.type in _FORMULAS):
+            raise UnclearError  # the answer is unclear
         left = rf"\{body.tokens[0][:3].lower()}" if body.tokens[0].type == "QUANTITY" else _written(body.tokens)
         return f"{left}={_written(body.said).lstrip('=')}"
     kinds = [token.type for token in body.tokens]

@@ -41,7 +41,9 @@ OTHER_METHODS = {
         "2026-11-28",
     ),
     "OPSM": OtherMethod(
-        "is shaping=opsm with any algorithm", "arXiv 2512.02556; slime's compute_opsm_mask", "2026-11-28"
+        "is mismatch=opsm with any algorithm",
+        "arXiv 2512.02556; TRL's off_policy_mask_threshold, slime's compute_opsm_mask",
+        "2026-11-28",
     ),
     "IcePop": OtherMethod(
         "is mismatch=icepop with any algorithm, veRL's own weights",
@@ -88,8 +90,8 @@ OTHER_METHODS = {
         "2026-11-28",
     ),
     "T-SPMO": OtherMethod(
-        "gives a token credit by the responses of its group that share the text before it; veRL hands an estimator no tokens, "
-        "and a loss a micro-batch, which does not hold whole groups",
+        "gives a token credit by the responses of its group that share the text before it, by an equation that was not seen; "
+        "veRL hands an estimator no tokens and a loss no whole groups, a replay buffer of one's own can fetch both",
         "arXiv 2504.20834; veRL 0.9.1 (tests/verl_plugin/test_canary.py)",
         "2026-11-28",
     ),

@@ -64,6 +64,12 @@ def token_inputs_of(actor: Any) -> dict[str, torch.Tensor]:
     return inputs or {}
 
 
+def inputs_of(policy_loss: TokenWeighting) -> tuple[str, ...]:
+    """Return the names of the inputs of tokens that an actor's policy loss takes."""
+    masked = getattr(policy_loss, "opsm", None) is not None
+    return (*policy_loss.shaping.inputs, *(["rollout_log_prob"] * masked))
+
+
 def check_kl(actor: Any) -> None:
     """Check that a weighted KL agrees with the actor's own KL options, if the run has a KL loss.
 

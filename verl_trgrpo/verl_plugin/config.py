@@ -11,7 +11,14 @@ from typing import Any
 from verl.trainer.config import AlgoConfig
 from verl.workers.config import PolicyLossConfig
 
-from verl_trgrpo.core import DifficultyOptions, HighEntropyClip, LoptiOptions, OutcomeOptions, TokenWeighting
+from verl_trgrpo.core import (
+    DifficultyOptions,
+    HighEntropyClip,
+    LoptiOptions,
+    OffPolicyMask,
+    OutcomeOptions,
+    TokenWeighting,
+)
 from verl_trgrpo.verl_plugin import lopti
 from verl_trgrpo.verl_plugin.loss_names import weighted_loss_mode
 
@@ -26,6 +33,7 @@ class TRGRPOPolicyLossConfig(TokenWeighting, PolicyLossConfig):
     Args:
         high_entropy_clip: clip range of the tokens of high entropy for ``loss_mode=aspo``; None for one range.
         lopti: update twice per batch, with rare tokens and with the others; None means once.
+        opsm: leave out wrong responses from which the policy has moved away; None means that none is.
 
     Raises:
         ValueError: what ``TokenWeighting`` refuses, a ``loss_mode`` without token weights, ``placement=inside`` with a
@@ -35,6 +43,7 @@ class TRGRPOPolicyLossConfig(TokenWeighting, PolicyLossConfig):
     loss_mode: str = "tr_grpo"
     high_entropy_clip: HighEntropyClip | None = None
     lopti: LoptiOptions | None = None
+    opsm: OffPolicyMask | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()

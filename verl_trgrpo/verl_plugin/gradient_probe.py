@@ -108,6 +108,13 @@ def stock(actor: Any) -> Any:
     return _changed(actor, {"policy_loss": PolicyLossConfig(), "clip_ratio": clip.low, **bounds})
 
 
+def unmasked(actor: Any) -> Any:
+    """Return a copy of an actor that leaves no response out as off-policy."""
+    if getattr(actor.policy_loss, "opsm", None) is None:
+        return actor
+    return _changed(actor, {"policy_loss": replace(actor.policy_loss, opsm=None)})
+
+
 def unweighted(actor: Any) -> Any:
     """Return a copy of an actor whose tokens have the weight 1."""
     loss = replace(actor.policy_loss, shaping=make_shaping("uniform"), prob_source="current")

@@ -65,6 +65,11 @@ def check_lopti(actor: Any) -> None:
             f"loss_mode={name.removeprefix('tr_')} takes ratios, means or shares over the tokens of a pass of policy_loss.lopti, "
             "not over all, so a rare token may weigh ten times as much; set loss_mode=tr_grpo"
         )
+    if actor.policy_loss.opsm is not None:
+        messages.append(
+            "policy_loss.opsm takes the mean over the tokens of a pass of policy_loss.lopti, not over the response; set "
+            "mismatch=geo_mask, or remove lopti"
+        )
     raise_invalid(messages)
 
 

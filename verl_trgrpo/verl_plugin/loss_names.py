@@ -27,6 +27,6 @@ def weighted_loss_mode(name: str) -> str:
         return found
     reason = WITHOUT_WEIGHTS.get(name, "is not known to multiply the loss of each token by a weight")
     raise ValueError(
-        f"policy_loss.loss_mode={name}: {reason}, so shaping, placement, prob_source, normalize and kl would be ignored; "
-        f"remove the shaping, or set loss_mode to {', '.join((*WEIGHTED, 'aspo'))}"
+        f"policy_loss.loss_mode={name}: {reason}, so shaping, placement, prob_source, normalize, kl and opsm would be ignored; "
+        f"remove the shaping or mismatch=opsm, or set loss_mode to {', '.join((*WEIGHTED, 'aspo'))}"
     )

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from verl.trainer.ppo.core_algos import POLICY_LOSS_REGISTRY, get_policy_loss_fn, register_policy_loss
 
-from verl_trgrpo.core import Tokens, TokenStatistic, compute_policy_loss
+from verl_trgrpo.core import OffPolicyMask, Tokens, TokenStatistic, compute_policy_loss
 from verl_trgrpo.verl_plugin import actor as plugin_actor
 from verl_trgrpo.verl_plugin.loss_names import WEIGHTED
 
@@ -89,6 +89,20 @@ def _weighted_verl_loss(
     return loss, {**metrics, "actor/tr_weight_mean": mean}
 
 
+def _without_left_out(
+    tensors: _Tensors, is_weights: torch.Tensor | None, config: Any
+) -> tuple[torch.Tensor | None, dict[str, TokenStatistic]]:
+    """Return the weights of the rollout correction, 0 where ``policy_loss.opsm`` leaves a response out, and its metric."""
+    mask: OffPolicyMask | None = getattr(config.policy_loss, "opsm", None)
+    if mask is None:
+        return is_weights, {}
+    tokens = Tokens.of_batch(**tensors, **plugin_actor.token_inputs_of(config))
+    left_out = mask.left_out(tokens)
+    weights = torch.ones_like(tokens.log_prob) if is_weights is None else is_weights
+    counts = (float((left_out & tokens.valid).sum()), float(tokens.valid.sum()))
+    return weights.masked_fill(left_out, 0.0), {"actor/opsm_masked_frac": TokenStatistic("ratio", counts)}
+
+
 def _register(name: str, compute: Callable[..., _Result]) -> None:
     """Register `compute` under the signature that veRL calls; ``config`` is veRL's ``ActorConfig``."""
     # veRL would overwrite another plugin's loss silently.
@@ -114,7 +128,9 @@ def _register(name: str, compute: Callable[..., _Result]) -> None:
             "advantages": advantages,
             "response_mask": response_mask,
         }
-        return compute(tensors, rollout_is_weights, loss_agg_mode, config)
+        is_weights, masked = _without_left_out(tensors, rollout_is_weights, config)
+        loss, metrics = compute(tensors, is_weights, loss_agg_mode, config)
+        return loss, {**metrics, **masked}
 
 
 _register("tr_grpo", partial(_own_loss, surrogate="ppo"))

@@ -90,7 +90,7 @@ def _wrap(ppo_loss: Any) -> Any:
             if not config.entropy_coeff:  # a term of 0 would still be differentiated
                 model_output = {**model_output, "entropy": entropy.detach()}
             entropy = losses.no_padding_2_padding(entropy.detach(), data)
-        inputs = _token_inputs(weighting.shaping.inputs, entropy, data)
+        inputs = _token_inputs(plugin_actor.inputs_of(weighting), entropy, data)
         weights_kl = config.use_kl_loss and weighting.kl != "plain"
         own = copy.copy(config)  # shallow: the counters of the global batch stay shared
         object.__setattr__(own, "use_kl_loss", config.use_kl_loss and not weights_kl)
