@@ -291,7 +291,7 @@ class RunView:
         if not any(self.files(key) for key in DATA):
             return "no data file without an error is on this machine"
         if not tokenizer.is_dir():
-            return f"the tokenizer is not on this machine, {tokenizer} is no directory here"
+            return f"the tokenizer is not on this machine, {tokenizer} is not a directory here"
         if self.data_set:
             return f"{self.data_set} reads the files"
         try:

@@ -100,7 +100,7 @@ class UnreadColumns:
 
 
 def _is_further(answer: Any, choices: Sequence[Any]) -> bool:
-    """Return whether an answer is a text that is no choice, nor the letter or the number of one."""
+    """Return True if an answer is a text other than the choices, their letters and their numbers."""
     labels = {"ABCDEFGHIJ"[at] for at in range(len(choices))} | {*map(str, range(len(choices) + 1))}
     return isinstance(answer, str) and answer.strip().upper() not in labels and answer.strip() not in choices
 
