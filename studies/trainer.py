@@ -285,10 +285,9 @@ def training_step(
     size = options.mini_prompts * options.samples
     updates = []
     for start in list(range(0, len(rows), size)) * options.epochs:
-        part, *others = Batch(*(column[start : start + size] for column in batch)), advantages, decides
-        updates.append(
-            update(model, optimizer, part, *(column[start : start + size] for column in others), ref, options)
-        )
+        chosen = slice(start, start + size)
+        part = Batch(*(column[chosen] for column in batch))
+        updates.append(update(model, optimizer, part, advantages[chosen], decides[chosen], ref, options))
     return pooled(updates) | {
         **group_metrics(groups, rewards, found), "critic/cut_off_frac": cut_off.float().mean().item(),
         "critic/score/mean": mean(rewards), "critic/acc/mean": mean([score["acc"] for score in found]),
