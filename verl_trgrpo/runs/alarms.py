@@ -154,7 +154,8 @@ class Column:
     def _left(self, part: _Part, first: int) -> float:
         part_of = -0.5 if self.signal.unit in _FEWEST else 0.25  # of a bound it is half of it on the sound side
         calm = np.flatnonzero(~(part.level - part.reference >= part_of * part.change)[:first])
-        return float(self.numbers[calm[-1] if len(calm) else 0])
+        last = int(calm[-1]) - (part.window - 1) // 2 if len(calm) else 0  # a level is that of the middle of its values
+        return float(self.numbers[max(0, last)])
 
     def _against(self, part: _Part, first: int) -> str:
         """Say what the quantity had been."""
