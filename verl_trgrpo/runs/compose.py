@@ -123,6 +123,27 @@ def compose(
     return ComposedRun(config, arguments, choices, frozenset(added_keys(overrides) - set(choices)))
 
 
+def compose_part(source: str | Path, overrides: Sequence[str]) -> tuple[ComposedRun, dict[str, str]]:
+    """Compose a run without the overrides that are refused; return also the message about each by the key that it begins with.
+
+    Raises:
+        InvalidInputError: the rest cannot be composed either.
+    """
+    try:
+        return compose(source, overrides), {}
+    except InvalidInputError as error:
+        named = [message.lstrip("+~") for message in error.messages]
+        keys = {word: word.lstrip("+~").partition("=")[0] for word in overrides}
+        left = [
+            word for word, key in keys.items() if not any(re.match(rf"{re.escape(key)}[.:=]", each) for each in named)
+        ]
+        try:
+            part = compose(source, left)
+        except InvalidInputError:
+            raise error from None
+        return part, {re.split(r"[:=]", each)[0]: message for each, message in zip(named, error.messages, strict=True)}
+
+
 def _values(config: DictConfig) -> dict[str, Any]:
     """Return all values of a configuration, those that refer to others or to the environment as they are resolved.
 
