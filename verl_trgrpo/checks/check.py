@@ -165,7 +165,7 @@ def _with_defaults(view: RunView, broken: Collection[str]) -> RunView:
     """Return the view of a run whose broken settings have their defaults; those that have none are left out.
 
     Raises:
-        KeyError: one of `broken` is no dotted key of the configuration.
+        KeyError: one of `broken` is missing from the configuration.
     """
     config, defaults = copy.deepcopy(view.config), OmegaConf.to_container(view.run.defaults, resolve=False)
     with open_dict(config):
