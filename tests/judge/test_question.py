@@ -68,6 +68,12 @@ def test_the_source_of_a_gold_may_say_that_its_logarithms_are_natural():
         assert judge_answer(r"\boxed{\log_{10} 2}", r"\log 2", natural_log=natural).right != natural
 
 
+@pytest.mark.parametrize("question", ["Find the common logarithm of 2.", r"What is $\log_{10} 2$ in terms of $\log$?"])
+def test_a_question_that_names_base_10_decides_against_its_source(question):
+    assert judge_answer(r"\boxed{\log_{10} 2}", r"\log 2", question, natural_log=True).right
+    assert not judge_answer(r"\boxed{\ln 2}", r"\log 2", question, natural_log=True).right
+
+
 PARTS = "Solve it. What are all solutions?"
 
 

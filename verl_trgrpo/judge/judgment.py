@@ -74,8 +74,8 @@ def judge_answer(
             reasoning.
         rounded_gold: a decimal ground truth such as 9.6 or 8.7e8 is a rounded value (Minerva): an answer with more
             digits is right if it rounds to it.
-        natural_log: ``\\log`` without a base is the natural one, as in the gold's source; without it the question and the gold
-            decide.
+        natural_log: ``\\log`` without a base is the natural one in the gold's source, unless the question names base 10;
+            without it the question and the gold decide.
         time_limit: seconds of CPU time that comparing formulas may take, above 0 and at most 60.
 
     Raises:
@@ -103,7 +103,7 @@ def judge_answer(
         return bool(equal)
 
     def equal(gold: str, answer: str) -> bool:
-        if natural_log or asked.has_natural_log(gold):
+        if asked.has_natural_log(gold, natural_log):
             gold, answer = _BARE_LOG.sub(r"\\ln ", gold), _BARE_LOG.sub(r"\\ln ", answer)
         return equal_answers(
             [gold], answer, same_formula, rounded_gold=rounded_gold, question=text, ordered="ordered" in asked.asks,

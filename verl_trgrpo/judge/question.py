@@ -143,11 +143,13 @@ class Asked:
         """Return whether a normalized formula is one of the question's."""
         return text.replace(" ", "") in self.texts or arrangement(text) in self.formulas
 
-    def has_natural_log(self, gold: str) -> bool:
-        r"""Return whether `\log` without a base is the natural one: the question or the gold is of analysis without base 10."""
-        if r"\log" not in gold or "decimal logarithm" in self.asks or r"\ln" in gold:
+    def has_natural_log(self, gold: str, in_source: bool) -> bool:
+        r"""Return whether `\log` without a base is the natural one: in the gold's source, or because the question or the gold is
+        of analysis; not where the question names base 10."""
+        if "decimal logarithm" in self.asks:
             return False
-        return "natural logarithm" in self.asks or _ANALYSIS.search(gold) is not None
+        analysis = "natural logarithm" in self.asks or _ANALYSIS.search(gold) is not None
+        return in_source or (analysis and r"\log" in gold and r"\ln" not in gold)
 
 
 @lru_cache(maxsize=1024)
