@@ -22,6 +22,7 @@ formula_judges = Judges("verl_trgrpo.judge.formulas:same_formula", keep=True)
 # Four words in a row are a sentence, whose letters would otherwise be read as a product.
 _BARE_LOG = re.compile(r"\\log(?![a-zA-Z_])")  # \log
 _PROSE = re.compile(r"(?<![\\A-Za-z])[A-Za-z]{2,}(?:\s+[A-Za-z]{2,}){3}")  # so the answer is
+_NO_ANSWER = re.compile(r"\b(?:may|can|will) vary\b|\bunclear\b", re.IGNORECASE)  # answers may vary; Unclear for n=1
 
 
 @dataclass(frozen=True)
@@ -144,6 +145,8 @@ def _candidates(
 @lru_cache(maxsize=4096)
 def _understood(gold: str, limit: float) -> bool:
     """Return whether all formulas of a ground truth can be read. Cached because every sample of a group has the same ones."""
+    if _NO_ANSWER.search(gold):
+        return False
     try:
         return all(
             not _PROSE.search(text) and formula_judges.ask(text, text, limit=limit)[0]
