@@ -281,7 +281,7 @@ class _Comparison:
         return reduced and all(a * theirs[0] == b * ours[0] for a, b in zip(ours, theirs, strict=True)) and ours[0] != 0
 
     def equal_named_values(self, gold: Form, answer: Form) -> bool:
-        """Compare `(a,b)=(1,2)` with `a=1, b=2`, `(1,2)` with names in alphabetical order; in any, if the question has `(a,b)`."""
+        """Compare `(a,b)=(1,2)` with `a=1, b=2`; `(1,2)` with names in alphabetical order, or in that of the question."""
         pair, listed = (gold, answer) if gold.kind == "()" else (answer, gold)
         if (pair.kind, listed.kind) != ("()", "list"):
             return False
