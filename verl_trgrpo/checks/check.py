@@ -165,6 +165,7 @@ def _stages() -> dict[str, tuple[Check, ...]]:
     import verl  # noqa: F401  # veRL's registries and the user's own modules come with it
 
     from verl_trgrpo.checks.algorithm import drift_findings, loss_findings
+    from verl_trgrpo.checks.apart import APART
     from verl_trgrpo.checks.constructed import constructed_findings, name_findings
     from verl_trgrpo.checks.data_files import data_findings, length_findings, loop_setting_findings, turn_findings
     from verl_trgrpo.checks.machine import machine_findings, own_code_findings
@@ -177,7 +178,9 @@ def _stages() -> dict[str, tuple[Check, ...]]:
     from verl_trgrpo.checks.trackers import account_findings
     from verl_trgrpo.checks.unread import unread_findings
 
-    rules, switches, sizes = (partial(rule_findings, rules=table) for table in (RULES, SWITCHES, SIZES | LENGTHS))
+    rules, switches, sizes = (
+        partial(rule_findings, rules=table) for table in (RULES | APART, SWITCHES, SIZES | LENGTHS)
+    )
     return {
         "single settings and files": (
             without_repeats(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -170,12 +170,13 @@ def _validated(start: ScriptStart, options: ValidateOptions) -> CheckReport:
 
     constructed.begin()
     if start.line:
-        show(f"line {start.line}: python3 -m {start.module}, {count_of(len(start.overrides), 'override')}")
+        module = start.trainer.module if start.trainer else TRAINER
+        show(f"line {start.line}: python3 -m {module}, {count_of(len(start.overrides), 'override')}")
     try:
-        composed = compose(start.source, start.overrides)
+        composed = replace(compose(start.source, start.overrides), trainer=start.trainer)
     except InvalidInputError as error:
         raise InvalidInputError([*(each.message for each in start.findings), *error.messages]) from error
-    if start.module != TRAINER:
+    if start.trainer and not start.trainer.name:
         report = check.CheckReport(composed.config, (), None).with_findings(start.findings)
         show(report.findings_text())
         return report

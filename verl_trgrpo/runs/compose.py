@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from omegaconf import DictConfig, ListConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
@@ -24,6 +24,9 @@ from verl_trgrpo.config import OWN_CONFIGS
 from verl_trgrpo.runs.hydra_messages import OF_WEIGHTS, hydra_message, option_hint
 from verl_trgrpo.runs.keys import MAIN_SECTIONS, flat, selected
 from verl_trgrpo.runs.overrides import added_keys, chosen_value, malformed, quoted, setting_problems
+
+if TYPE_CHECKING:
+    from verl_trgrpo.runs.trainers import OtherTrainer
 
 DEFAULT_CONFIG = "trgrpo_trainer"
 
@@ -40,12 +43,14 @@ class ComposedRun:
         arguments: of ``python -m verl.trainer.main_ppo`` that compose the same.
         choices: option of each configuration group, such as ``algorithm``.
         added: keys that overrides add on purpose, with a plus; groups do not count.
+        trainer: that runs it; None for ``main_ppo``.
     """
 
     config: DictConfig
     arguments: tuple[str, ...]
     choices: Mapping[str, str] = field(default_factory=dict)
     added: frozenset[str] = frozenset()
+    trainer: OtherTrainer | None = None
 
     @cached_property
     def defaults(self) -> DictConfig:
@@ -54,7 +59,12 @@ class ComposedRun:
         A file of a job names no choices. It is compared with veRL's own defaults for its ``model_engine``.
         """
         if not self.is_job:
-            return defaults_of(self.choices)
+            found = defaults_of(self.choices)
+            if self.trainer:
+                found = found.copy()
+                with open_dict(found):
+                    found.merge_with(self.trainer.settings)
+            return found
         engine = str(selected(self.config, "model_engine"))
         known = (_verl_configs() / "model_engine" / f"{engine}.yaml").is_file()
         return _defaults("ppo_trainer", (("model_engine", engine),) if known else ())
