@@ -106,7 +106,7 @@ def test_what_a_trainer_does_not_read_is_named_as_such():
 @pytest.mark.parametrize("name", MODULES)
 def test_rules_that_are_no_matter_of_the_trainer_hold(name, tiny_run):
     held, own = set(), flat(view_of(name).run.trainer.settings)
-    shared = [f"{key}={value}" for key, value in own.items() if key.startswith(("actor_rollout_ref.", "algorithm."))]
+    shared = [f"++{key}={value}" for key, value in own.items() if key.startswith(("actor_rollout_ref.", "algorithm."))]
     shared = [each.replace("None", "null") for each in shared if "standalone" not in each]
     for row, (overrides, *_) in test_rules.CASES.items():
         rule, given = RULES[row], [each.replace("{train}", f"{tiny_run}/train.parquet") for each in overrides]
