@@ -359,7 +359,7 @@ def makers() -> dict[str, Callable[[], str]]:
         f"{origin(which.lines)}. {stated(which.study)}" if which.lines else stated(which.study)
     )
     diagnosis = json.loads((STUDIES / "chains" / "records" / "diagnosis.json").read_text())
-    places["which.diagnosis"] = functools.partial(which_results.diagnosis_table, which, diagnosis, records)
+    places["which.diagnosis"] = functools.partial(which_results.diagnosis_table, which, diagnosis)
     for name, one in (("convergence", records), ("pairs", pairs_records), ("rare", rare)):
         places[f"{name}.stated"] = functools.partial(declared, one)
     for name in ("map", "pooled", "power", "sgd", "controls", "off_policy", "prediction"):

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from verl_trgrpo.common.files import replaced_file
-from verl_trgrpo.compare.statistics import LEVEL, Estimate, holm, mean_interval
+from verl_trgrpo.compare.statistics import Estimate, holm, mean_interval, t_quantile
 from verl_trgrpo.compare.tables import interval_text
 
 
@@ -48,11 +48,9 @@ def fieller(own: Sequence[float] | np.ndarray, whole: Sequence[float] | np.ndarr
     The interval holds all shares s for which the t test of own - s whole against 0 is not significant (Fieller 1954). It is not
     bounded where the mean of `whole` itself cannot be told from 0.
     """
-    from scipy import stats
-
     pairs = np.array([own, whole], dtype=float)
     n, (x, y) = pairs.shape[1], pairs.mean(1)
-    errors = np.cov(pairs) / n * stats.t.ppf((1 + LEVEL) / 2, n - 1) ** 2
+    errors = np.cov(pairs) / n * t_quantile(n) ** 2
     square, linear, constant = y * y - errors[1, 1], x * y - errors[0, 1], x * x - errors[0, 0]
     if square <= 0:
         return Estimate(float(x / y))

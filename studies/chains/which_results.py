@@ -8,13 +8,13 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import yaml
 
 from studies.chains.effects import Effect, corrected, difference_text, effect, fieller, p_text, unit_effect
-from studies.chains.reading import SCALE, Chain, Records
+from studies.chains.reading import SCALE, Chain
 from verl_trgrpo.common.text import markdown_table
 from verl_trgrpo.compare.statistics import Estimate, equivalence_p_value
 
@@ -23,6 +23,10 @@ RULES = ("tr_grpo", "advantage_reweighting", "power", "power_reverse", "top_entr
 CANDIDATES = ("covariance_place", "covariance_token", "success_rarity", "entropy_spread")
 KNOWING = ("without_rare_wording", "without_rare_decisions")
 PASSES = ("clip_higher_4", "cispo_4")
+# Tests in each hypothesis that is corrected as a family.
+FAMILIES = {"H1": 4, "H4": 9, "H6": 4, "second question": 4}
+# A share of the oracle's gain is defined, and a hypothesis holds, where p is smaller.
+LEVEL_OF_GAIN = 0.05
 NOTHING = "Not recorded yet."
 # Horizons of tables: network and step.
 HORIZONS = (("hidden_layer", 320), ("hidden_layer", 40), ("transformer", 40), ("hidden_layer", 1280))
@@ -73,10 +77,13 @@ class Which:
         calls, seeds = self.study["networks"][network]["calls"]["counting"]
         return [call for call in range(calls) for _ in range(seeds)]
 
-    def at_edge(self, network: str, chain: Chain, arm: str, horizon: int) -> bool:
-        """Return whether the best rate is the lowest or the highest that was tuned."""
-        rates = self.study["networks"][network]["rates"][chain[1]]
-        return self.counted[network, chain, arm, horizon]["rates"][0] in (rates[0], rates[-1])
+    def rate_text(self, network: str, chain: Chain, arm: str, horizon: int) -> str:
+        """Return the best rate, with a star where it is the lowest or the highest that was tuned."""
+        rates, rate = (
+            self.study["networks"][network]["rates"][chain[1]],
+            self.counted[network, chain, arm, horizon]["rates"][0],
+        )
+        return f"{rate:g}{'*' if rate in (rates[0], rates[-1]) else ''}"
 
 
 def share_text(share: Estimate) -> str:
@@ -91,45 +98,57 @@ def family(arm: str) -> tuple[str, ...]:
     return next((own for own in (RULES, CANDIDATES, PASSES) if arm in own), (arm,))
 
 
-def compared(which: Which, network: str, chain: Chain, horizon: int) -> Iterator[tuple[str, Effect, np.ndarray, str]]:
-    """Yield arm, difference from the baseline, the oracle's gain, and the corrected p as text, of the arms that are recorded."""
-    gains = {
-        arm: which.gain(network, chain, arm, horizon)
+def compared(
+    which: Which, network: str, chains: Sequence[Chain], horizon: int
+) -> Iterator[tuple[str, Effect, np.ndarray, str]]:
+    """Yield arm, difference from the baseline, the oracle's gain, and the corrected p as text.
+
+    All are of the mean over chains; arms that are not recorded on each of them are left out.
+    """
+
+    def recorded(*arms: str) -> bool:
+        return all(which.has(network, chain, horizon, *arms) for chain in chains)
+
+    effects = {
+        arm: effect(pooled_gain(which, arm, chains, horizon, network))
         for arm in (*KNOWING, *RULES, *CANDIDATES, *PASSES)
-        if which.has(network, chain, horizon, arm, *(("grpo_4", "oracle_4") if arm in PASSES else ("grpo", "oracle")))
+        if recorded(arm, *(("grpo_4", "oracle_4") if arm in PASSES else ("grpo", "oracle")))
     }
-    effects = {arm: effect(gain) for arm, gain in gains.items()}
     for arm, one in effects.items():
         own = family(arm)
         p = corrected({other: effects[other].p for other in own if other in effects}, len(own))
-        oracle = which.gain(network, chain, "oracle_4" if arm in PASSES else "oracle", horizon)
-        yield arm, one, oracle, p_text(p[arm])
+        oracle = "oracle_4" if arm in PASSES else "oracle"
+        yield arm, one, pooled_gain(which, oracle, chains, horizon, network), p_text(p[arm])
 
 
 def shares_table(which: Which, network: str, horizon: int) -> str:
-    """Return, by chain and arm, the difference from GRPO, its share of the oracle's gain, and both units."""
-    rows = []
-    for chain in which.chains:
-        if not which.has(network, chain, horizon, "grpo", "oracle"):
-            continue
-        base = which.accuracies(network, chain, "grpo", horizon)
-        whole = which.gain(network, chain, "oracle", horizon)
-        defined = effect(whole).p < 0.05
-        head = [f"{chain[1]:g}", str(chain[0])]
-        rates = {arm: which.counted[network, chain, arm, horizon]["rates"][0] for arm in ("grpo", "oracle")}
-        edge = "*" if which.at_edge(network, chain, "oracle", horizon) else ""
-        batches = unit_effect(whole, which.batches(network))
-        rows.append([*head, f"GRPO {base.mean():.3f}; oracle", f"{rates['oracle']:g}{edge}", difference_text(effect(whole)),
-                     "100%", p_text(effect(whole).p), difference_text(batches)])  # fmt: skip
-        for arm, one, oracle, p in compared(which, network, chain, horizon):
-            rate = which.counted[network, chain, arm, horizon]["rates"][0]
-            edge = "*" if which.at_edge(network, chain, arm, horizon) else ""
-            share = share_text(fieller(one.values, oracle)) if defined else "not defined"
-            batches = unit_effect(one.values, which.batches(network))
-            rows.append([*head, arm, f"{rate:g}{edge}", difference_text(one), share, p, difference_text(batches)])
+    """Return, by chain and over chains of one kind, each arm's difference from GRPO and share of the oracle's gain."""
+    alone = [[chain] for chain in which.chains]
+    kinds = [[chain for chain in which.chains if chain[0] == fillers] for fillers in (10, 0)]
+    rows = [row for chains in alone + kinds for row in _shares_rows(which, network, chains, horizon)]
     head = ["right at the start", "fillers", "arm", "best rate", f"minus GRPO, {horizon} steps", "share of the oracle's gain",
             "p, corrected", "batches as units"]  # fmt: skip
     return markdown_table(rows, head) if rows else NOTHING
+
+
+def _shares_rows(which: Which, network: str, chains: Sequence[Chain], horizon: int) -> Iterator[list[str]]:
+    if not all(which.has(network, chain, horizon, "grpo", "oracle") for chain in chains):
+        return
+    head = [f"{chains[0][1]:g}" if len(chains) == 1 else "mean of three", str(chains[0][0])]
+    base = np.mean([which.accuracies(network, chain, "grpo", horizon) for chain in chains])
+    whole = effect(pooled_gain(which, "oracle", chains, horizon, network))
+    defined = whole.p < LEVEL_OF_GAIN
+
+    def cells(arm: str, name: str, found: Effect, share: str, p: str) -> list[str]:
+        rate = which.rate_text(network, chains[0], arm, horizon) if len(chains) == 1 else ""
+        batches = unit_effect(found.values, which.batches(network))
+        return [*head, name, rate, difference_text(found), share, p, difference_text(batches)]
+
+    rate = f" at {which.rate_text(network, chains[0], 'grpo', horizon)}" if len(chains) == 1 else ""
+    share = "100%" if defined else "not defined"
+    yield cells("oracle", f"GRPO {base:.3f}{rate}; oracle", whole, share, p_text(whole.p))
+    for arm, one, oracle, p in compared(which, network, chains, horizon):
+        yield cells(arm, arm, one, share_text(fieller(one.values, oracle)) if defined else share, p)
 
 
 def pooled_gain(
@@ -139,87 +158,133 @@ def pooled_gain(
     return np.mean([which.gain(network, chain, arm, horizon) for chain in chains], 0)
 
 
-def one_sided(values: np.ndarray, sign: int) -> float:
-    """Return the p of the one-sided t test that the mean of `values` has this sign."""
-    found = effect(values)
-    return found.p / 2 if np.sign(found.estimate.mean) == sign else 1 - found.p / 2
+class Figure(NamedTuple):
+    """A figure of a hypothesis: its text, and p of the test that it holds, before correction, or a verdict without one."""
+
+    text: str
+    p: float | None = None
+    verdict: str = ""
 
 
-Figure = Callable[[], str]
+class Declared(NamedTuple):
+    """A figure that was declared: hypothesis, its claim, arm and chains that it needs, horizon, and what makes it."""
+
+    name: str
+    about: str
+    arm: str
+    chains: Sequence[Chain]
+    horizon: int
+    make: Callable[[np.ndarray, np.ndarray], Figure]
 
 
-def share_test(
-    which: Which, arm: str, chains: Sequence[Chain], horizon: int, share: float, sign: int, tests: int
-) -> str:
-    """Return an arm's share, with the p that it is above or below a declared share, times the number of `tests`."""
-    own, whole = (pooled_gain(which, one, chains, horizon) for one in (arm, "oracle"))
-    p = min(1.0, one_sided(own - share * whole, sign) * tests)
-    return f"{share_text(fieller(own, whole))}, {p_text(p)} ({tests} tests)"
+def _share_test(own: np.ndarray, whole: np.ndarray, share: float, side: str) -> Figure:
+    """Return a share of the oracle's gain and the one-sided test that it is above ("greater") or below ("less") `share`."""
+    from scipy import stats
+
+    p = stats.ttest_1samp(own - share * whole, 0.0, alternative=side).pvalue
+    return Figure(share_text(fieller(own, whole)), float(p))
 
 
-def share_of(which: Which, arm: str, oracle: str, chains: Sequence[Chain]) -> str:
-    """Return an arm's share of an oracle's gain at 320 steps."""
-    return share_text(fieller(*(pooled_gain(which, one, chains, 320) for one in (arm, oracle))))
+def _within(own: np.ndarray, whole: np.ndarray, low: float, high: float) -> Figure:
+    """Return a share of the oracle's gain, and whether its interval is within bounds."""
+    share = fieller(own, whole)
+    holds = share.low is not None and share.high is not None and low <= share.low and share.high <= high
+    return Figure(share_text(share), verdict=_verdict(holds))
 
 
-def gain_test(which: Which, arm: str, chains: Sequence[Chain], tests: int) -> str:
-    """Return an arm's difference from the baseline at 320 steps, with p times the number of `tests`."""
-    one = effect(pooled_gain(which, arm, chains, 320))
-    return f"{difference_text(one, min(1.0, tests * one.p))} ({tests} tests)"
+def _gain_test(own: np.ndarray, whole: np.ndarray, sign: int) -> Figure:
+    """Return a difference from the baseline and its two-sided p; 1 where the difference has the other sign."""
+    found = effect(own)
+    return Figure(difference_text(found), found.p if found.estimate.mean * sign > 0 else 1.0)
 
 
-def declared_figures(which: Which) -> Iterator[tuple[str, str, str, Sequence[Chain], int, Figure]]:
-    """Yield name and text of each hypothesis, arm, chains and horizon that it needs, and what makes its figure."""
+def _not_below(own: np.ndarray, whole: np.ndarray) -> Figure:
+    """Return a difference from the baseline; "not below" is refuted where the two-sided test shows that it is below."""
+    found = effect(own)
+    refuted = found.p < LEVEL_OF_GAIN and found.estimate.mean < 0
+    return Figure(difference_text(found), verdict="does not hold" if refuted else "holds")
+
+
+def declared_figures() -> Iterator[Declared]:
+    """Yield all figures of the hypotheses that compare arms of the page's network."""
     fillers, plain = ([(n, right) for right in (0.75, 0.5, 0.1)] for n in (10, 0))
-    likely = plain[:2]
+
+    def at_end(name: str, about: str, arm: str, make: Callable[[np.ndarray, np.ndarray], Figure]) -> Declared:
+        return Declared(name, f"{arm} {about}, ten fillers, 320 steps", arm, fillers, 320, make)
+
     for arm in RULES[:4]:
-        yield ("H1", f"{arm} recovers less than 10 %, ten fillers, 320 steps", arm, fillers, 320,
-               partial(share_test, which, arm, fillers, 320, 0.1, -1, 4))  # fmt: skip
-    yield ("H2", "tr_grpo recovers more than 30 %, no fillers, 40 steps", "tr_grpo", likely, 40,
-           partial(share_test, which, "tr_grpo", likely, 40, 0.3, 1, 1))  # fmt: skip
-    yield ("H3", "top_entropy recovers 0 to 20 %, ten fillers, 320 steps", "top_entropy", fillers, 320,
-           partial(share_of, which, "top_entropy", "oracle", fillers))  # fmt: skip
+        yield at_end("H1", "recovers less than 10 %", arm, partial(_share_test, share=0.1, side="less"))
+    about = "tr_grpo recovers more than 30 %, no fillers, 0.75 and 0.5, 40 steps"
+    yield Declared("H2", about, "tr_grpo", plain[:2], 40, partial(_share_test, share=0.3, side="greater"))
+    yield at_end("H3", "recovers 0 to 20 %", "top_entropy", partial(_within, low=0.0, high=0.2))
     for arm in RULES[5:]:
-        yield "H3", f"{arm} is below grpo", arm, fillers, 320, partial(gain_test, which, arm, fillers, 1)
-    for arm, side, chains in ((KNOWING[0], "above", fillers), (KNOWING[1], "below", fillers + plain)):
+        yield at_end("H3", "is below grpo", arm, partial(_gain_test, sign=-1))
+    for arm, side, sign, chains in ((KNOWING[0], "above", 1, fillers), (KNOWING[1], "below", -1, fillers + plain)):
         for chain in chains:
             about = f"{arm} is {side} grpo, {chain[1]:g} with {chain[0]} fillers, 320 steps"
-            yield "H4", about, arm, [chain], 320, partial(gain_test, which, arm, [chain], 9)
+            yield Declared("H4", about, arm, [chain], 320, partial(_gain_test, sign=sign))
     for arm in PASSES:
-        yield ("H6", f"{arm} recovers less than 20 % of what oracle_4 gains, ten fillers", arm, fillers, 320,
-               partial(share_of, which, arm, "oracle_4", fillers))  # fmt: skip
+        yield at_end("H6", "is not below grpo_4", arm, _not_below)
+        yield at_end("H6", "recovers less than 20 % of what oracle_4 gains", arm,
+                     partial(_share_test, share=0.2, side="less"))  # fmt: skip
     for arm in CANDIDATES:
-        yield ("second question", f"{arm} recovers more than a third, ten fillers, 320 steps", arm, fillers, 320,
-               partial(share_test, which, arm, fillers, 320, 1 / 3, 1, 4))  # fmt: skip
+        yield at_end("second question", "recovers more than a third", arm,
+                     partial(_share_test, share=1 / 3, side="greater"))  # fmt: skip
 
 
 def hypotheses_table(which: Which) -> str:
-    """Return the figures of each declared hypothesis, or how many lines are missing."""
+    """Return figure and verdict of each declared hypothesis, or how many lines are missing."""
+    declared = [*declared_figures()]
+    figures = {place: _figure(which, one) for place, one in enumerate(declared)}
+    p_values: dict[str, dict[int, float]] = {}
+    for place, figure in figures.items():
+        if isinstance(figure, Figure) and figure.p is not None:
+            p_values.setdefault(declared[place].name, {})[place] = figure.p
     rows = []
-    for name, about, arm, chains, horizon, figure in declared_figures(which):
-        needed = ("grpo_4", "oracle_4", arm) if arm in PASSES else ("grpo", "oracle", arm)
-        missing = [one for chain in chains for one in needed if not which.has("hidden_layer", chain, horizon, one)]
-        rows.append([name, about, f"open: {len(missing)} lines are missing" if missing else figure()])
-    about = "the oracle gains less than half as much in the transformer, 0.5 with ten fillers, 40 steps"
-    rows.append(["H5", about, architecture(which)])
-    return markdown_table(rows, ["", "hypothesis", "figure"])
+    for place, figure in figures.items():
+        name, about = declared[place][:2]
+        if not isinstance(figure, Figure):
+            rows.append([name, about, f"{figure} lines are missing", "", "open"])
+        elif figure.p is None:
+            rows.append([name, about, figure.text, "", figure.verdict])
+        else:
+            own = p_values[name]
+            p = corrected(own, FAMILIES[name])[place] if name in FAMILIES else figure.p
+            rows.append([name, about, figure.text, p_text(p), _verdict(p < LEVEL_OF_GAIN)])
+    return markdown_table([*rows, *architecture(which)], ["", "hypothesis", "figure", "p, corrected", ""])
 
 
-def architecture(which: Which) -> str:
-    """Return the oracle's gain and TR-GRPO's in both networks, with the declared tests."""
+def _figure(which: Which, one: Declared) -> Figure | int:
+    """Return the figure of a hypothesis, or how many lines it lacks."""
+    baseline, oracle = ("grpo_4", "oracle_4") if one.arm in PASSES else ("grpo", "oracle")
+    has = partial(which.has, "hidden_layer")
+    missing = sum(not has(chain, one.horizon, arm) for chain in one.chains for arm in (baseline, oracle, one.arm))
+    if missing:
+        return missing
+    return one.make(*(pooled_gain(which, arm, one.chains, one.horizon) for arm in (one.arm, oracle)))
+
+
+def _verdict(holds: bool) -> str:
+    return "holds" if holds else "not shown"
+
+
+def architecture(which: Which) -> Iterator[list[str]]:
+    """Yield the rows of H5: the oracle's gain in both networks, and TR-GRPO's in the transformer."""
     from scipy import stats
 
     chain, networks = (10, 0.5), ("hidden_layer", "transformer")
+    about = "the oracle gains less than half as much in the transformer, 0.5 with ten fillers, 40 steps"
     if not all(which.has(network, chain, 40, "grpo", "oracle", "tr_grpo") for network in networks):
-        return "open"
+        yield ["H5", about, "", "", "open"]
+        return
     page, other = (which.gain(network, chain, "oracle", 40) for network in networks)
+    p = float(stats.ttest_ind(other, page / 2, equal_var=False, alternative="less").pvalue)
+    text = f"{difference_text(effect(other))} against {difference_text(effect(page))}"
+    yield ["H5", about, text, p_text(p), _verdict(p < LEVEL_OF_GAIN)]
     lead = which.gain("transformer", chain, "tr_grpo", 40)
-    p = stats.ttest_ind(other, page / 2, equal_var=False, alternative="less").pvalue
     equal = equivalence_p_value(lead.tolist(), which.study["margin"]) or 0.0
-    return (
-        f"page's network {difference_text(effect(page))}, transformer {difference_text(effect(other))}, {p_text(float(p))}; "
-        f"tr_grpo in the transformer {difference_text(effect(lead))}, equal within 0.01 {p_text(equal)}"
-    )
+    yield ["H5", "tr_grpo equals grpo within 0.01 there", difference_text(effect(lead)), p_text(equal),
+           _verdict(equal < LEVEL_OF_GAIN)]  # fmt: skip
 
 
 def state_table(which: Which) -> str:
@@ -242,27 +307,25 @@ def state_table(which: Which) -> str:
     return markdown_table(rows, ["", "network", "right at the start / fillers", "arms", "steps", "counted"])
 
 
-def diagnosis_table(which: Which, diagnosis: Mapping[str, Any], older: Records) -> str:
+def diagnosis_table(which: Which, diagnosis: Mapping[str, Any]) -> str:
     """Return what the diagnosis of `preview` says of six chains, and the signs at 320 steps of rules that damp rare tokens."""
-    rows, signs = [], Counter[str]()
+    rows, signs, arms = [], Counter[str](), ("tr_grpo", "power", KNOWING[0])
     for one in diagnosis["chains"]:
-        chain = (one["fillers"], one["right"])
-        ends = [older.difference(chain, (arm, "grpo"), 320) for arm in ("tr_grpo", "power")]
-        recorded = which.has("hidden_layer", chain, 320, "grpo", KNOWING[0])
-        found = [*ends, effect(which.gain("hidden_layer", chain, KNOWING[0], 320)) if recorded else None]
-        cells = []
-        for end in found:
-            if end is None:
+        chain, cells = (one["fillers"], one["right"]), []
+        for arm in arms:
+            if not which.has("hidden_layer", chain, 320, "grpo", arm):
                 cells.append("not recorded")
                 continue
-            low, high = end.estimate.low or 0.0, end.estimate.high or 0.0
-            verdict = "open" if low <= 0 <= high else "right" if end.estimate.mean * one["damping"] > 0 else "wrong"
+            end = effect(which.gain("hidden_layer", chain, arm, 320))
+            verdict = (
+                "open" if end.p >= LEVEL_OF_GAIN else "right" if end.estimate.mean * one["damping"] > 0 else "wrong"
+            )
             signs[verdict] += 1
             cells.append(f"{difference_text(end)} {verdict}")
         rows.append([f"{chain[1]:g}", str(chain[0]), f"{one['rare']:.1%}", f"{one['at_decisions']:.0%}",
                      f"{one['decide']:.0%} of {one['probes']}", "+" if one["damping"] > 0 else "-", *cells])  # fmt: skip
     head = ["right at the start", "fillers", "rare tokens", "of these at decisions (truth)", "decide (diagnosis)",
-            "predicted sign", "tr_grpo", "power", KNOWING[0]]  # fmt: skip
+            "predicted sign", *arms]  # fmt: skip
     total = ", ".join(f"{count} {name}" for name, count in sorted(signs.items()))
     return f"{markdown_table(rows, head)}\n\nSigns: {total}."
 

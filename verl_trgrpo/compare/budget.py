@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 
 from verl_trgrpo.compare.comparison import OUTCOME, Comparison
-from verl_trgrpo.compare.statistics import LEVEL
+from verl_trgrpo.compare.statistics import t_quantile
 
 # Runs of each arm: what fits, and what to plan for a claim.
 BUDGETS = (1, 3, 6)
@@ -36,9 +36,7 @@ def shown_share(pairs: int, gain: float = GAIN, spread: float = SPREAD) -> float
 
     if pairs < 2:
         return 0.0
-    return float(
-        stats.nct.sf(stats.t.ppf((1 + LEVEL) / 2, pairs - 1), pairs - 1, gain / (spread * math.sqrt(2 / pairs)))
-    )
+    return float(stats.nct.sf(t_quantile(pairs), pairs - 1, gain / (spread * math.sqrt(2 / pairs))))
 
 
 def needed(gain: float = GAIN, spread: float = SPREAD, power: float = POWER) -> int:

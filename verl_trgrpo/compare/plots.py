@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from verl_trgrpo.common.files import write_bytes
 from verl_trgrpo.common.text import as_label, count_of
 from verl_trgrpo.compare.arms import Run
+from verl_trgrpo.compare.statistics import t_quantile
 from verl_trgrpo.runs.metrics import (
     CUT_OFF_SHARE,
     GRAD_NORM,
@@ -74,7 +75,6 @@ def curves(arms: Mapping[str, Sequence[Run]], metric: str | None, upto: int) -> 
     The mean is over the runs that reached step `upto`, or over all runs if none did.
     """
     import pandas
-    from scipy import stats
 
     found = []
     for number, (label, own) in enumerate(arms.items()):
@@ -84,7 +84,7 @@ def curves(arms: Mapping[str, Sequence[Run]], metric: str | None, upto: int) -> 
             continue
         whole = [place for place in runs.columns if own[place].last_step >= upto] or [*runs.columns]
         counted = runs[whole].dropna()
-        factor = stats.t.ppf(0.975, len(whole) - 1) if len(whole) > 2 else math.nan
+        factor = t_quantile(len(whole)) if len(whole) > 2 else math.nan
         left = [_finite(branch.steps, metric) for run in own for branch in run.abandoned]
         found.append(Curve(label, number, runs, left, len(whole), counted.mean(axis=1), factor * counted.sem(axis=1)))
     return found

@@ -30,6 +30,13 @@ class Estimate:
     high: float | None = None
 
 
+def t_quantile(units: int) -> float:
+    """Return how many standard errors the 95 % t interval of the mean of `units` values, at least two, reaches to each side."""
+    from scipy import stats
+
+    return float(stats.t.ppf((1 + LEVEL) / 2, units - 1))
+
+
 def mean_interval(values: Sequence[float]) -> Estimate:
     """Return the mean of independent units, such as seeds, with its 95 % t interval.
 
@@ -50,8 +57,8 @@ def mean_interval(values: Sequence[float]) -> Estimate:
     mean, n = math.fsum(values) / len(values), len(values)
     if _no_spread(values):
         return Estimate(mean)
-    low, high = stats.t.interval(LEVEL, n - 1, loc=mean, scale=stats.sem(values))
-    return Estimate(mean, float(low), float(high))
+    half_width = t_quantile(n) * float(stats.sem(values))
+    return Estimate(mean, mean - half_width, mean + half_width)
 
 
 def prompts_interval(*groups: Sequence[float], seed: int = 0) -> Estimate:
@@ -84,7 +91,7 @@ def prompts_interval(*groups: Sequence[float], seed: int = 0) -> Estimate:
     def mean_of_means(*samples: Any, axis: int) -> Any:
         return sum(numpy.mean(sample, axis=axis) for sample in samples) / len(samples)
 
-    tail = float(stats.norm.cdf(-math.sqrt(n / (n - 1)) * stats.t.ppf((1 + LEVEL) / 2, n - 1)))
+    tail = float(stats.norm.cdf(-math.sqrt(n / (n - 1)) * t_quantile(n)))
     found = stats.bootstrap(
         [numpy.asarray(group, dtype=float) for group in groups],
         mean_of_means,

@@ -9,7 +9,7 @@ import torch
 
 from verl_trgrpo.common.findings import range_errors
 from verl_trgrpo.common.options import Options
-from verl_trgrpo.core.shaping import REMEDIES
+from verl_trgrpo.core.shaping import not_computed
 from verl_trgrpo.core.tokens import Tokens, quantile
 
 
@@ -42,9 +42,7 @@ class HighEntropyClip(Options):
             ValueError: the entropy is missing.
         """
         if tokens.entropy is None:
-            raise ValueError(
-                f"high_entropy_clip needs the entropy, which this run does not compute; {REMEDIES['entropy']}"
-            )
+            raise ValueError(not_computed("high_entropy_clip", "entropy"))
         return tokens.valid & (tokens.entropy > quantile(tokens.entropy, tokens.valid, self.quantile))
 
 
@@ -98,9 +96,7 @@ class OffPolicyMask(Options):
             ValueError: the rollout's probabilities are missing.
         """
         if tokens.rollout_log_prob is None:
-            raise ValueError(
-                f"opsm needs rollout_log_prob, which this run does not compute; {REMEDIES['rollout_log_prob']}"
-            )
+            raise ValueError(not_computed("opsm", "rollout_log_prob"))
         drift = tokens.rollout_log_prob - tokens.log_prob.detach()
         mean = drift.sum(-1, keepdim=True) / tokens.valid.sum(-1, keepdim=True).clamp(min=1)
         return (tokens.advantages < 0) & (mean > self.delta)

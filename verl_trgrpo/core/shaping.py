@@ -55,6 +55,12 @@ REMEDIES = {
     "computes it with trainer.v1.sampler.sampler_kwargs.success_rate=true",
 }
 
+
+def not_computed(who: str, name: str) -> str:
+    """Return the message for an input of tokens that `who` takes and the run does not compute."""
+    return f"{who} takes {name}, which this run does not compute; {REMEDIES[name]}"
+
+
 # Points of [0, 1] at which a shaping is tested; odd, so that 0, 1/2 and 1 are among them.
 _GRID_POINTS = 4097
 # Weights closer together than this are equal in half precision: the shaping has no effect.
@@ -127,7 +133,7 @@ class Shaping:
         for name in self.inputs:
             tensor = INPUTS[source.get(name, name)](tokens)
             if tensor is None:
-                raise ValueError(f"shaping {self} takes {name}, which this run does not compute; {REMEDIES[name]}")
+                raise ValueError(not_computed(f"shaping {self}", name))
             given.append(tensor)
         # veRL computes the loss within autocast, where a matrix product would be in bfloat16.
         with torch.autocast(tokens.valid.device.type, enabled=False):

@@ -89,6 +89,20 @@ def _weighted_verl_loss(
     return loss, {**metrics, "actor/tr_weight_mean": mean}
 
 
+def _without_left_out(
+    tensors: _Tensors, is_weights: torch.Tensor | None, config: Any
+) -> tuple[torch.Tensor | None, dict[str, TokenStatistic]]:
+    """Return the weights of the rollout correction, 0 where ``policy_loss.opsm`` leaves a response out, and its metric."""
+    mask: OffPolicyMask | None = getattr(config.policy_loss, "opsm", None)
+    if mask is None:
+        return is_weights, {}
+    tokens = Tokens.of_batch(**tensors, **plugin_actor.token_inputs_of(config))
+    left_out = mask.left_out(tokens)
+    weights = torch.ones_like(tokens.log_prob) if is_weights is None else is_weights
+    counts = (float((left_out & tokens.valid).sum()), float(tokens.valid.sum()))
+    return weights.masked_fill(left_out, 0.0), {"actor/opsm_masked_frac": TokenStatistic("ratio", counts)}
+
+
 def _register(name: str, compute: Callable[..., _Result]) -> None:
     """Register `compute` under the signature that veRL calls; ``config`` is veRL's ``ActorConfig``."""
     # veRL would overwrite another plugin's loss silently.
@@ -114,16 +128,9 @@ def _register(name: str, compute: Callable[..., _Result]) -> None:
             "advantages": advantages,
             "response_mask": response_mask,
         }
-        mask: OffPolicyMask | None = getattr(config.policy_loss, "opsm", None)
-        if mask is None:
-            return compute(tensors, rollout_is_weights, loss_agg_mode, config)
-        tokens = Tokens.of_batch(**tensors, **plugin_actor.token_inputs_of(config))
-        left_out = mask.left_out(tokens)
-        kept = (~left_out).to(tokens.log_prob.dtype)
-        is_weights = kept if rollout_is_weights is None else rollout_is_weights.masked_fill(left_out, 0.0)
+        is_weights, masked = _without_left_out(tensors, rollout_is_weights, config)
         loss, metrics = compute(tensors, is_weights, loss_agg_mode, config)
-        counts = (float((left_out & tokens.valid).sum()), float(tokens.valid.sum()))
-        return loss, metrics | {"actor/opsm_masked_frac": TokenStatistic("ratio", counts)}
+        return loss, {**metrics, **masked}
 
 
 _register("tr_grpo", partial(_own_loss, surrogate="ppo"))
