@@ -8,6 +8,7 @@ import pytest
 from tests.checks import test_rules
 from tests.checks.validation import summary
 from verl_trgrpo.checks.apart import APART
+from verl_trgrpo.checks.constructed import constructed_findings
 from verl_trgrpo.checks.rules import RULES
 from verl_trgrpo.checks.settings import key_findings, type_findings
 from verl_trgrpo.checks.sizes import LENGTHS, SIZES, micro_batch_findings, token_findings
@@ -88,6 +89,17 @@ def test_a_planted_mistake_is_named(name, plant, where, level):
 )  # fmt: skip
 def test_what_the_rollouter_of_the_fully_asynchronous_trainer_refuses_is_an_error(plant):
     assert (plant.partition("=")[0], Level.ERROR) in summary(findings(view_of("fully_async", plant)))
+
+
+def test_verls_validation_of_sizes_is_asked_where_the_trainer_asks_it():
+    """It wants batch sizes, of which the fully asynchronous trainer has none."""
+    given = [
+        "model_engine=megatron",
+        *(f"{ACTOR}.{each}" for each in ("use_dynamic_bsz=false", "ppo_micro_batch_size_per_gpu=4")),
+    ]
+    assert constructed_findings(view_of("fully_async", *given)) == []
+    [found] = constructed_findings(view_of("one_step", *given))
+    assert found.level is Level.ERROR and "log_prob_micro_batch_size_per_gpu" in found.message
 
 
 def test_a_reward_model_beside_the_fully_asynchronous_trainer_has_gpus_of_its_own():

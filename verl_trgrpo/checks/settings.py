@@ -69,10 +69,8 @@ _KEYS: tuple[tuple[Any, str], ...] = (
     (_Count, "rollout.checkpoint_engine.update_weights_bucket_megabytes"),
     (_Count, "transfer_queue.backend.SimpleStorage.num_data_storage_units"),
     (_Count | None, "trainer.total_training_steps data.val_batch_size data.gen_batch_size"),
-    (
-        int | None,
-        "trainer.max_actor_ckpt_to_keep trainer.max_critic_ckpt_to_keep",
-    ),  # 0 and less: all, as without a number
+    # 0 and less: all, as without a number
+    (int | None, "trainer.max_actor_ckpt_to_keep trainer.max_critic_ckpt_to_keep"),
     (_Natural, "trainer.critic_warmup algorithm.filter_groups.max_num_gen_batches"),
     (_Natural, "model.lora_rank data.dataloader_num_workers"),
     (_Natural | None, "ray_init.num_gpus"),
