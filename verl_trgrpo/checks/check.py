@@ -14,7 +14,7 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 from verl_trgrpo.checks.files import missing_files, model_findings, module_findings
 from verl_trgrpo.checks.settings import key_findings, section_findings, type_findings
 from verl_trgrpo.checks.view import RunView
-from verl_trgrpo.common.findings import Finding, Level
+from verl_trgrpo.common.findings import Finding, Level, grouped
 from verl_trgrpo.common.secrets import environment_secrets
 from verl_trgrpo.common.text import count_of
 from verl_trgrpo.data.prompts import own_agent_loops
@@ -45,8 +45,8 @@ class CheckReport:
     memory: tuple[str, ...] = field(default=(), compare=False)
 
     def messages(self, level: Level) -> list[str]:
-        """Return the messages of one level."""
-        return [finding.message for finding in self.findings if finding.level is level]
+        """Return the messages of one level, those with the same reason in one."""
+        return grouped([finding.message for finding in self.findings if finding.level is level])
 
     @property
     def ok(self) -> bool:

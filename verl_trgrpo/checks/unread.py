@@ -25,7 +25,7 @@ def unread_findings(view: RunView) -> list[Finding]:
     own, release = _set_by_algorithm(view), key_table()["verl"]
     start = "set trainer.use_v1=true" if view.trainer_name == "older" else f"start {TRAINER}"
     asked: dict[str, list[str]] = defaultdict(list)
-    changed = [key for key, value in view.changed.items() if value not in (None, {}, [])]  # which ask for nothing
+    changed = [key for key, value in view.changed.items() if value not in (None, {}, [])]  # empty values
     for key in dict.fromkeys([*own, *changed]):
         rows = [row for row in SWITCHES.values() if view.ignores(key) and row.covers(key)]
         if view.ignores(key) and not any(view[key] in row.off or row.findings(view) for row in rows):
