@@ -8,6 +8,7 @@ from tests.conftest import composed
 from verl_trgrpo.checks.settings import type_findings
 from verl_trgrpo.checks.view import RunView
 from verl_trgrpo.common.findings import Level
+from verl_trgrpo.runs.compose import verl_defaults
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 ACTOR, ROLLOUT = "actor_rollout_ref.actor", "actor_rollout_ref.rollout"
@@ -75,3 +76,9 @@ def test_all_values_that_verl_takes_as_well_are_right():
 def test_the_engine_that_stock_verl_leaves_open_must_be_given():
     [finding] = findings(["+algorithm=tr_grpo"], "ppo_trainer")
     assert finding.where == f"{ROLLOUT}.name" and "vllm" in finding.message
+
+
+@pytest.mark.parametrize("source", ["trgrpo_trainer", "ppo_trainer"])
+def test_the_default_that_a_message_names_is_verls(source):
+    [finding] = [each for each in findings([f"{ROLLOUT}.n=five"], source) if each.where == f"{ROLLOUT}.n"]
+    assert finding.message.endswith(f"veRL's default is {verl_defaults().actor_rollout_ref.rollout.n}")

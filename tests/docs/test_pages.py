@@ -79,6 +79,13 @@ def test_the_loss_without_verl():
     assert names["log_prob"].grad.abs().sum() > 0 and names["result"].metrics["tr_weight_mean"] >= 1
 
 
+def test_the_question_reaches_the_mathematics_reward_of_a_direct_call():
+    [code] = python_blocks("math_reward.md")
+    names = {}
+    exec(code, names)
+    assert (names["asked"]["score"], names["asked"]["restated"], names["plain"]["score"]) == (0.0, 1.0, 1.0)
+
+
 OWN = """
 import sys
 sys.path.insert(0, {directory!r})

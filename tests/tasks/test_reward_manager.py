@@ -2,18 +2,21 @@
 
 import asyncio
 
+import cloudpickle
 import numpy as np
 import pytest
 import torch
 from tensordict import TensorDict
 from transformers import AutoTokenizer
 from verl import DataProto
+from verl.experimental.reward_loop.reward_manager.registry import REWARD_MANAGER
 from verl.trainer.ppo.reward import load_reward_manager, resolve_reward_manager_cls
 
 from tests.conftest import composed
 from tests.judge.test_answer_form import DAPO
 from verl_trgrpo.demos.puzzles import CHECKPOINT
-from verl_trgrpo.tasks import reward_manager
+from verl_trgrpo.tasks import compute_score, reward_manager
+from verl_trgrpo.tasks.reward_input import reward_input
 
 ROOM = 32
 OVERLONG = ["+reward.reward_kwargs.max_resp_len=32", "+reward.reward_kwargs.overlong_buffer_cfg={enable: true, len: 16, "
@@ -74,6 +77,22 @@ def test_verls_managers_hand_the_prompt_to_the_reward(score, name):
     assert score("Answer: 42", manager)[0] == 1.0
     assert score("Answer: 41", manager)[0] == score("<answer>42</answer>", manager)[0] == 0.0
     assert score("Answer: 42", manager, prompt="What is 6 * 7?")[0] == 0.0  # a box is the default
+
+
+@pytest.mark.parametrize("name", sorted(REWARD_MANAGER.keys() - {"remote"}))
+def test_every_manager_of_verl_lets_the_answer_be_judged_against_the_question(score, name):
+    """Without the one whose workers are actors of Ray, to which the input goes as it is pickled (below)."""
+    given = {"prompt": "Factor $t^2-49$.", "truth": "(t-7)(t+7)"}
+    reward, info = score(r"\boxed{t^2-49}", f"reward.reward_manager.name={name}", **given)
+    assert (reward, info["acc"], info["restated"]) == (0.0, 0.0, 1.0)
+    assert score(r"\boxed{(t+7)(t-7)}", f"reward.reward_manager.name={name}", **given)[0] == 1.0
+
+
+def test_the_input_of_a_reward_is_the_same_in_another_process():
+    given = reward_input({"index": 0}, [{"role": "user", "content": "Factor $t^2-49$."}])
+    sent = cloudpickle.loads(cloudpickle.dumps(given))
+    assert type(sent) is type(given) and sent == given
+    assert compute_score("math", r"\boxed{t^2-49}", "(t-7)(t+7)", sent)["restated"] == 1.0
 
 
 def test_without_the_extension_the_reward_does_not_see_the_prompt(score):

@@ -58,11 +58,15 @@ class CheckReport:
         found = sorted([*more, *self.findings], key=lambda each: [*Level].index(each.level))
         return replace(self, findings=tuple(found))
 
-    def findings_text(self) -> str:
-        """Return errors, warnings and what was not checked as separate lists, and a summary line."""
+    def findings_text(self, printed: Collection[str] = ()) -> str:
+        """Return errors, warnings and what was not checked as separate lists, and a summary line that counts all.
+
+        Args:
+            printed: messages that are not repeated.
+        """
         lines = []
         for level in Level:
-            if found := self.messages(level):
+            if found := [message for message in self.messages(level) if message not in printed]:
                 lines += [f"{level.value} ({len(found)})", *(f"  - {message}" for message in found), ""]
         errors, warnings, unchecked = (len(self.messages(level)) for level in Level)
         summary = count_of(errors, "error") if errors else "no errors"

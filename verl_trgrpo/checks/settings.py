@@ -18,7 +18,7 @@ from verl_trgrpo.checks.tables import full
 from verl_trgrpo.checks.view import RunView
 from verl_trgrpo.common.findings import Finding, Level
 from verl_trgrpo.common.text import as_plain_yaml, as_yaml
-from verl_trgrpo.runs.compose import group_names
+from verl_trgrpo.runs.compose import group_names, verl_defaults
 from verl_trgrpo.runs.keys import (
     MANAGER_OPTIONS,
     OLD_SECTIONS,
@@ -249,7 +249,10 @@ def _type_finding(key: str, annotation: Any, value: Any, default: Any) -> Findin
         reason = " or ".join(reasons).replace(" or should be a valid ", " or ")
         reason = reason.replace("Field required", "should have more values")
         shown = list(value) if isinstance(value, tuple) else value
-        message = f"{key}={as_yaml(shown)}: {reason}; the default is {as_plain_yaml(default)}"
+        usual = f"the default is {as_plain_yaml(default)}"
+        if key in (of_verl := flat(verl_defaults())):  # a default of this package would mislead in a job of stock veRL
+            usual = f"veRL's default is {as_plain_yaml(of_verl[key])}"
+        message = f"{key}={as_yaml(shown)}: {reason}; {usual}"
         return Finding.error(key, message)
     return None
 

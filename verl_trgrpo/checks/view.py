@@ -305,8 +305,10 @@ class RunView:
     def prompts(self) -> RolloutPrompts | str:
         """Return what renders the prompts, or why they are not compared: it takes a second to load a large tokenizer."""
         tokenizer = Path(str(self[TOKENIZER] or self[MODEL_PATH])).expanduser()
-        if not any(self.files(key) for key in DATA) or not tokenizer.is_dir():
-            return "the data or the tokenizer are not on this machine"
+        if not any(self.files(key) for key in DATA):
+            return "no data file without an error is on this machine"
+        if not tokenizer.is_dir():
+            return f"the tokenizer is not on this machine, {tokenizer} is not a directory here"
         if self.data_set:
             return f"{self.data_set} reads the files"
         try:

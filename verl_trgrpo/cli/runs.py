@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -182,12 +181,12 @@ def _validated(start: ScriptStart, options: ValidateOptions) -> CheckReport:
         return report
     need_files = not options.no_files
     found = [*start.findings, *check.early_findings(composed, need_files)]
-    early = [finding for finding in found if finding.level is Level.ERROR]
+    early = [finding.message for finding in found if finding.level is Level.ERROR]
     if early:
-        lines = [*(f"error: {finding.message}" for finding in early), "checking the rest ..."]
-        show("\n".join(lines), sys.stderr)
+        lines = [f"error ({len(early)})", *(f"  - {message}" for message in early)]
+        show("\n".join([*lines, "", "checking the rest ...", ""]))
     report = check.check(composed, need_files, gpu_gb=options.gpu_gb).with_findings(start.findings)
-    show(report.findings_text())
+    show(report.findings_text(early))
     if options.show:
         show(f"\n{report.details_text()}")
     return report

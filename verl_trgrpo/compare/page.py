@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import base64
-import json
 import logging
-import math
 import random
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
@@ -17,11 +15,12 @@ from verl_trgrpo import __version__
 from verl_trgrpo.common.files import write_text
 from verl_trgrpo.common.foreign import ForeignFileError, check_no_link
 from verl_trgrpo.common.text import render_page
-from verl_trgrpo.common.typed import OptionalNumber, Schema, typed_lines
 from verl_trgrpo.compare.arms import Run
+from verl_trgrpo.compare.dumps import DumpedResponse, read_responses
 from verl_trgrpo.compare.finished import CompareOptions, compare_finished
 from verl_trgrpo.compare.plots import plot_arms
 from verl_trgrpo.compare.tables import Table, shown_figures, words
+from verl_trgrpo.compare.verdicts import NotableVerdict, worth_a_look
 from verl_trgrpo.runs.run_directory import run_settings
 
 _TEMPLATE = Path(__file__).with_name("page.html.jinja")
@@ -130,30 +129,6 @@ def _samples_of(run: Run) -> Samples | None:
     return read_samples(directory, without=left - validated)
 
 
-class DumpedResponse(NamedTuple):
-    """One line of a dump; `score` is the reward, None if it is not a finite number.
-
-    The verdict is ``right`` or ``wrong``, by whether ``acc`` or, for rewards without it, ``score`` is above 0.5; ``not scored``
-    without either.
-    """
-
-    prompt: str
-    truth: str
-    text: str
-    verdict: str
-    score: float | None
-
-
-class DumpedLine(Schema):
-    """One line of veRL's dump of a validation; a model may have written lone surrogates."""
-
-    input: str
-    output: str
-    gts: Any = None
-    score: OptionalNumber = None
-    acc: OptionalNumber = None
-
-
 class ResponsePair(NamedTuple):
     """Responses to one prompt at the first validation, None if there is only one validation, and at the last."""
 
@@ -167,12 +142,20 @@ class ResponsePair(NamedTuple):
 
 
 class Samples(NamedTuple):
-    """Responses of a run before and after training: steps of both validations, number of prompts by kind, and drawn ones."""
+    """Responses of a run before and after training.
+
+    Args:
+        first, last: steps of both validations.
+        counts: number of prompts by kind.
+        pairs: drawn ones.
+        verdicts: those of the last validation that are worth a look.
+    """
 
     first: int
     last: int
     counts: dict[str, int]
     pairs: list[ResponsePair]
+    verdicts: list[NotableVerdict]
 
 
 def read_samples(directory: Path, most: int = 4, without: Collection[int] = ()) -> Samples | None:
@@ -192,26 +175,5 @@ def read_samples(directory: Path, most: int = 4, without: Collection[int] = ()) 
     if not pairs:
         return None
     counts = dict(Counter(pair.kind for pair in pairs).most_common())
-    return Samples(first, last, counts, random.Random(0).sample(pairs, min(most, len(pairs))))
-
-
-def read_responses(path: Path) -> dict[tuple[str, str], DumpedResponse]:
-    """Return the first response of a dump by prompt and ground truth, which several questions with one prompt tell apart.
-
-    A line has ``input``, ``output``, ``gts``, ``score`` and, if the reward reports it, ``acc``. One that has not is left out,
-    with a warning; a last line that is still being written is skipped.
-    """
-    found: dict[tuple[str, str], DumpedResponse] = {}
-    for _, row in typed_lines(DumpedLine, path):
-        if row is None:
-            continue
-        score, accuracy = _finite(row.score), _finite(row.acc)
-        known = score if accuracy is None else accuracy
-        verdict = "not scored" if known is None else "right" if known > 0.5 else "wrong"
-        truth = row.gts if isinstance(row.gts, str) else json.dumps(row.gts, ensure_ascii=False)
-        found.setdefault((row.input, truth), DumpedResponse(row.input, truth, row.output, verdict, score))
-    return found
-
-
-def _finite(value: float | None) -> float | None:
-    return value if value is not None and math.isfinite(value) else None
+    drawn = random.Random(0).sample(pairs, min(most, len(pairs)))
+    return Samples(first, last, counts, drawn, worth_a_look(files[last]))

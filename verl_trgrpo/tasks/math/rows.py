@@ -189,7 +189,7 @@ def choose_problems(
             raise
 
     read = parse_records(unread.watch(progress(_read_set(place), None, name)), read_problem)
-    unread.check(read.missed, [each.text for each in read.items], bool(columns.choices), bool(columns.context))
+    unread.check(read.missed, [each.text for each in read.items], columns)
     if len(from_one) > _FROM_ONE * len(read.items):
         raise ValueError(
             f"{from_one[0]} and {len(from_one) - 1} more rows have the number of choices as the answer, so their choices are "
