@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import tyro
 
-from verl_trgrpo.common.findings import InvalidInputError, Level
+from verl_trgrpo.common.findings import InvalidInputError, Level, grouped
 from verl_trgrpo.common.text import count_of, from_here, shorten, show
 from verl_trgrpo.runs.compose import DEFAULT_CONFIG
 from verl_trgrpo.runs.environment import TRAINER
@@ -183,7 +183,8 @@ def _validated(start: ScriptStart, options: ValidateOptions) -> CheckReport:
     found = [*start.findings, *check.early_findings(composed, need_files)]
     early = [finding.message for finding in found if finding.level is Level.ERROR]
     if early:
-        lines = [f"error ({len(early)})", *(f"  - {message}" for message in early)]
+        shown = grouped(early)
+        lines = [f"error ({len(shown)})", *(f"  - {message}" for message in shown)]
         show("\n".join([*lines, "", "checking the rest ...", ""]))
     report = check.check(composed, need_files, gpu_gb=options.gpu_gb).with_findings(start.findings)
     show(report.findings_text(early))

@@ -7,7 +7,6 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-
 # Findings with the same reason that are shown one by one, at most.
 _ALONE = 5
 
