@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
 import warnings
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -10,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from omegaconf import DictConfig, ListConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
@@ -24,9 +23,7 @@ from verl_trgrpo.config import OWN_CONFIGS
 from verl_trgrpo.runs.hydra_messages import OF_WEIGHTS, hydra_message, option_hint
 from verl_trgrpo.runs.keys import MAIN_SECTIONS, flat, selected
 from verl_trgrpo.runs.overrides import added_keys, chosen_value, malformed, quoted, setting_problems
-
-if TYPE_CHECKING:
-    from verl_trgrpo.runs.trainers import OtherTrainer
+from verl_trgrpo.runs.trainers import OtherTrainer, verl_directory
 
 DEFAULT_CONFIG = "trgrpo_trainer"
 
@@ -242,18 +239,6 @@ def _recipe_file(source: str | Path) -> Path | None:
         raise InvalidInputError([f"recipe {source}: does not exist, or does not end in .yaml; give a recipe file"])
     check_no_alias(read_foreign(real_path(recipe)), recipe)  # Hydra opens it by its path
     return recipe.resolve()
-
-
-def verl_directory() -> Path:
-    """Return the directory of the installed veRL, without an import of it.
-
-    Raises:
-        InvalidInputError: veRL is not installed.
-    """
-    found = importlib.util.find_spec("verl")
-    if found is None or not found.submodule_search_locations:
-        raise InvalidInputError(['veRL is not installed; pip install "verl>=0.9.1,<0.10"'])
-    return Path(found.submodule_search_locations[0])
 
 
 def _verl_configs() -> Path:

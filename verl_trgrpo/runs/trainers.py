@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import re
 from dataclasses import dataclass
 from functools import cached_property
@@ -10,8 +11,8 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
+from verl_trgrpo.common.findings import InvalidInputError
 from verl_trgrpo.common.foreign import read_foreign
-from verl_trgrpo.runs.compose import verl_directory
 
 # By folder in veRL, the names that the table of keys has for them.
 _NAMES = {"one_step_off_policy": "one_step", "fully_async_policy": "fully_async"}
@@ -48,3 +49,15 @@ def other_trainer(module: str) -> OtherTrainer | None:
         if found and re.search(r"^ +- ppo_\w*trainer$", read_foreign(config).decode(), re.MULTILINE):
             return OtherTrainer(name, config.parent, config.stem)
     return None
+
+
+def verl_directory() -> Path:
+    """Return the directory of the installed veRL, without an import of it.
+
+    Raises:
+        InvalidInputError: veRL is not installed.
+    """
+    found = importlib.util.find_spec("verl")
+    if found is None or not found.submodule_search_locations:
+        raise InvalidInputError(['veRL is not installed; pip install "verl>=0.9.1,<0.10"'])
+    return Path(found.submodule_search_locations[0])

@@ -14,10 +14,9 @@ from verl_trgrpo.common.findings import Finding, InvalidInputError
 from verl_trgrpo.common.foreign import read_foreign, real_path
 from verl_trgrpo.common.secrets import without_passwords, word_problems
 from verl_trgrpo.common.text import shorten
-from verl_trgrpo.runs.compose import verl_directory
 from verl_trgrpo.runs.environment import TRAINER
 from verl_trgrpo.runs.overrides import quoted
-from verl_trgrpo.runs.trainers import OtherTrainer, other_trainer
+from verl_trgrpo.runs.trainers import OtherTrainer, other_trainer, verl_directory
 from verl_trgrpo.shell.bash import Bash, TooLongError
 
 # What veRL calls its configuration where a command names none.
