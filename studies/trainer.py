@@ -27,6 +27,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # as a script it has this directory alone on its path
 
+from studies.decisions import RULES, decision_mask
 from studies.passes import half_precision, trained_log_probs
 from studies.rollouts import Batch, end_tokens, sample
 from verl_trgrpo.common.files import write_json
@@ -62,6 +63,10 @@ ARMS: dict[str, dict[str, Any]] = {
     # Controls: GRPO with the size of TR-GRPO's weights, by which its loss or its learning rate is multiplied.
     "grpo_scaled_loss": {},
     "grpo_scaled_lr": {},
+    # Rules that know which tokens decide (studies/decisions.py).
+    "oracle": {},
+    "without_rare_wording": {},
+    "without_rare_decisions": {},
 }
 OPTIMIZERS = ("adamw", "sgd")
 DESCRIPTION = """Train with TR-GRPO or an arm of its comparison, in plain torch and transformers.
@@ -76,7 +81,8 @@ arms: grpo, tr_grpo, tr_grpo_published (weights inside the clip and, with --kl-c
   tr_grpo_token_mean (weights divided by their mean), tr_grpo_reverse (weights of 1 - p),
   advantage_reweighting (0.2 p + 0.8, p of the current policy), dapo_clip (upper clip 0.28), grpo_scaled_loss and
   grpo_scaled_lr (GRPO whose loss or learning rate is multiplied, at each update, by the mean weight that TR-GRPO would have
-  given it).
+  given it); oracle, without_rare_wording, without_rare_decisions (GRPO with a gradient at the word behind "Answer:" alone, at all
+  tokens but rare ones outside it, or but rare ones in it).
 
 OUT receives metrics-1.jsonl (one line a step, with veRL's names), the responses of validations (validation/N.jsonl) and the
 checkpoint global_step_N, a Hugging Face directory.
@@ -201,7 +207,13 @@ def scores(batch: Batch, rows: list[Row], tokenizer: Any) -> list[dict[str, floa
 
 
 def update(
-    model: Any, optimizer: Any, batch: Batch, advantages: torch.Tensor, ref: Any, options: Options
+    model: Any,
+    optimizer: Any,
+    batch: Batch,
+    advantages: torch.Tensor,
+    decides: torch.Tensor,
+    ref: Any,
+    options: Options,
 ) -> dict[str, Any]:
     """Take one optimizer step on one mini-batch; return its metrics."""
     weighting, clip, scaled = options.objective()
@@ -210,6 +222,8 @@ def update(
     trained |= (ref is not None) or not trained.any()
     with half_precision(options.device, options.bf16):
         log_prob = trained_log_probs(model, batch, options, trained)
+    if rule := RULES.get(options.arm):  # as weights of 0 and 1: the loss stays a mean over all tokens
+        advantages = advantages * rule(log_prob.detach().exp(), decides)
     given: dict[str, Any] = {"old_log_prob": batch.log_probs, "advantages": advantages, "response_mask": batch.mask}
     result = compute_policy_loss(log_prob, **given, weighting=weighting, clip=clip)
     loss, metrics = result.loss, {f"actor/{name}": value for name, value in result.metrics.items()}
@@ -267,11 +281,13 @@ def training_step(
     at_end[torch.arange(len(rows)), lengths - 1] = torch.tensor(rewards, device=at_end.device)
     groups = [i // options.samples for i in range(len(rows))]
     advantages = group_relative_advantages(at_end, batch.mask, groups)
+    decides = decision_mask(batch.responses, batch.mask, tokenizer) if options.arm in RULES else batch.mask
     size = options.mini_prompts * options.samples
     updates = []
     for start in list(range(0, len(rows), size)) * options.epochs:
-        part = Batch(*(column[start : start + size] for column in batch))
-        updates.append(update(model, optimizer, part, advantages[start : start + size], ref, options))
+        chosen = slice(start, start + size)
+        part = Batch(*(column[chosen] for column in batch))
+        updates.append(update(model, optimizer, part, advantages[chosen], decides[chosen], ref, options))
     return pooled(updates) | {
         **group_metrics(groups, rewards, found), "critic/cut_off_frac": cut_off.float().mean().item(),
         "critic/score/mean": mean(rewards), "critic/acc/mean": mean([score["acc"] for score in found]),

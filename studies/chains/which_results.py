@@ -135,7 +135,7 @@ def _shares_rows(which: Which, network: str, chains: Sequence[Chain], horizon: i
     if not all(which.has(network, chain, horizon, "grpo", "oracle") for chain in chains):
         return
     head = [f"{chains[0][1]:g}" if len(chains) == 1 else "mean of three", str(chains[0][0])]
-    base = np.mean([which.accuracies(network, chain, "grpo", horizon) for chain in chains])
+    level = effect(np.mean([which.accuracies(network, chain, "grpo", horizon) for chain in chains], 0)).estimate
     whole = effect(pooled_gain(which, "oracle", chains, horizon, network))
     defined = whole.p < LEVEL_OF_GAIN
 
@@ -144,9 +144,10 @@ def _shares_rows(which: Which, network: str, chains: Sequence[Chain], horizon: i
         batches = unit_effect(found.values, which.batches(network))
         return [*head, name, rate, difference_text(found), share, p, difference_text(batches)]
 
-    rate = f" at {which.rate_text(network, chains[0], 'grpo', horizon)}" if len(chains) == 1 else ""
+    rate = which.rate_text(network, chains[0], "grpo", horizon) if len(chains) == 1 else ""
+    yield [*head, "grpo", rate, f"level {level.mean:.3f} [{level.low:.3f}, {level.high:.3f}]", "", "", ""]
     share = "100%" if defined else "not defined"
-    yield cells("oracle", f"GRPO {base:.3f}{rate}; oracle", whole, share, p_text(whole.p))
+    yield cells("oracle", "oracle", whole, share, p_text(whole.p))
     for arm, one, oracle, p in compared(which, network, chains, horizon):
         yield cells(arm, arm, one, share_text(fieller(one.values, oracle)) if defined else share, p)
 

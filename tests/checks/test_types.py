@@ -8,6 +8,7 @@ from tests.conftest import composed
 from verl_trgrpo.checks.settings import type_findings
 from verl_trgrpo.checks.view import RunView
 from verl_trgrpo.common.findings import Level
+from verl_trgrpo.runs.compose import verl_defaults
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 ACTOR, ROLLOUT = "actor_rollout_ref.actor", "actor_rollout_ref.rollout"
@@ -61,7 +62,7 @@ def test_the_message_has_value_reason_and_default():
 def test_all_values_that_verl_takes_as_well_are_right():
     right = [
         f"{ROLLOUT}.temperature=1", f"{ACTOR}.entropy_coeff=0", "trainer.logger=tracking", f"{ACTOR}.clip_ratio_c=5",
-        "trainer.max_actor_ckpt_to_keep=null", "trainer.experiment_name=2024", "+trainer.by_step={1:a,2:{3:b}}",
+        "trainer.max_actor_ckpt_to_keep=0", "trainer.experiment_name=2024", "+trainer.by_step={1:a,2:{3:b}}",
         "data.seed=-1", f"{ROLLOUT}.top_k=0", f"{ACTOR}.optim.betas=[0.9,1]", f"{ACTOR}.optim.optimizer=SGD",
         f"{ACTOR}.clip_ratio_high=null", f"{ACTOR}.optim.lr_warmup_steps=null", "data.train_files=[a,b]",
         "actor_rollout_ref.model.exclude_modules=[a,b]", "actor_rollout_ref.model.target_modules=[a,b]",
@@ -75,3 +76,9 @@ def test_all_values_that_verl_takes_as_well_are_right():
 def test_the_engine_that_stock_verl_leaves_open_must_be_given():
     [finding] = findings(["+algorithm=tr_grpo"], "ppo_trainer")
     assert finding.where == f"{ROLLOUT}.name" and "vllm" in finding.message
+
+
+@pytest.mark.parametrize("source", ["trgrpo_trainer", "ppo_trainer"])
+def test_the_default_that_a_message_names_is_verls(source):
+    [finding] = [each for each in findings([f"{ROLLOUT}.n=five"], source) if each.where == f"{ROLLOUT}.n"]
+    assert finding.message.endswith(f"veRL's default is {verl_defaults().actor_rollout_ref.rollout.n}")

@@ -169,7 +169,9 @@ def test_failures_name_the_cause_and_the_log(tmp_path, text, expected):
     log_file.write_text(text)
     message = failure(log_file)
     assert all(part in message for part in expected)
-    assert not [part for part in ("ray.exceptions", "flash_attn", "RewardLoopWorker") if part in message]
+    assert not [
+        part for part in ("ActorDiedError", "RayTaskError", "flash_attn", "RewardLoopWorker") if part in message
+    ]
 
 
 @pytest.mark.parametrize("size", [1, 100_000])

@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.launch.reported_logs import REPORTS
 from tests.pattern_steps import grows, repeated
 from tests.work import counted
 from verl_trgrpo.launch.postmortem import MemoryKills, failure
@@ -121,6 +122,15 @@ def test_a_death_in_native_code_has_its_own_words(tmp_path, name):
     assert "killed from outside" not in told and "not known" not in told and "actor_id" not in told
 
 
+@pytest.mark.parametrize("url", REPORTS)
+def test_what_was_reported_is_explained(tmp_path, url):
+    report = REPORTS[url]
+    (tmp_path / "log").write_text("step:3 - actor/pg_loss:0.1\n" + report.log)
+    told = failure(tmp_path / "log", code=1)
+    assert [part for part in (*report.cause, report.remedy) if part not in told] == [], told
+    assert [part for part in report.wrong if part in told] == [], told
+
+
 RAISED = """Traceback (most recent call last):
   File "/x/verl/workers/fsdp_workers.py", line 640, in generate_sequences
     {code}
@@ -237,6 +247,18 @@ def test_the_kernel_is_asked_who_was_killed_for_memory(tmp_path, version):
     kernel(tmp_path, 5, 9, version)
     assert "the kernel ended 2 of them for memory: its cgroup reached the limit" in failure(tmp_path / "log", -9, kills)
     assert "why is not known; look in" in failure(tmp_path / "log", kills=MemoryKills(tmp_path / "no", tmp_path / "no"))
+
+
+@pytest.mark.parametrize("content", [b"oom_kill", b"oom_kill many\n", b"\xff\xfe\n", None])
+def test_counters_that_cannot_be_read_are_left_out(tmp_path, content):
+    """As in a container that hides them: a directory, a file of another form, or none."""
+    proc, groups = kernel(tmp_path)
+    for path in (groups / "job" / "memory.events", proc / "vmstat", proc / "self" / "cgroup"):
+        path.unlink()
+        path.mkdir() if content is None else path.write_bytes(content)
+    assert MemoryKills(proc, groups).text() == ""
+    (tmp_path / "log").write_text(SILENT)
+    assert "why is not known; look in" in failure(tmp_path / "log", kills=MemoryKills(proc, groups))
 
 
 def test_the_counters_of_this_kernel_are_read():

@@ -92,8 +92,7 @@ def said(run: MadeRun, machine: bool) -> list[set[str]]:
 def watch(run: MadeRun, growth: Growth) -> str:
     """Judge a run while it grows; return what was wrong in a line, "" if nothing."""
     machine = bool(run.metrics & {"timing_s/step", "perf/cpu_memory_used_gb"})
-    with np.errstate(all="ignore"):
-        named = said(run, machine)
+    named = said(run, machine)
     if not run.sickness:
         flags = [bool(each) for each in named]
         changes = int(np.count_nonzero(np.diff([False, *flags])))

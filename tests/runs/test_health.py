@@ -307,7 +307,7 @@ def test_rollouts_of_an_asynchronous_training_are_of_older_weights():
         "training/off_policy/trajectory_staleness/max": np.full(n, 3.0),
     })  # fmt: skip
     [(first, text)] = messages(columns)
-    assert first == 61 and "/global_step_56 " in text
+    assert first == 61 and "/global_step_56 " in text and "trainer.v1.sampler.max_off_policy_threshold=1 " in text
 
 
 @pytest.mark.parametrize("seed", range(4))

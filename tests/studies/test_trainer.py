@@ -248,7 +248,7 @@ def test_an_update_without_a_finite_gradient_leaves_the_weights(tiny_run, tokeni
     optimizer = torch.optim.AdamW(model.parameters(), lr=1.0)
     before = [parameter.clone() for parameter in model.parameters()]
     advantages = torch.full_like(batch.log_probs, math.inf)
-    found = trainer.update(model, optimizer, batch, advantages, None, options(tiny_run))
+    found = trainer.update(model, optimizer, batch, advantages, batch.mask, None, options(tiny_run))
     assert not math.isfinite(found["actor/grad_norm"])
     assert all(torch.equal(one, other) for one, other in zip(before, model.parameters(), strict=True))
 

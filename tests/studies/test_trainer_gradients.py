@@ -30,10 +30,11 @@ def saved_batch(tiny_run, model, tokenizer):
     return rows, batch, advantages
 
 
-def own_gradients(model, saved_batch, options, ref=None):
+def own_gradients(model, saved_batch, options, ref=None, decides=None):
     recorder = Recorder(model)
     _, batch, advantages = saved_batch
-    found = trainer.update(model, recorder, batch, advantages, ref, options)
+    decides = batch.mask if decides is None else decides
+    found = trainer.update(model, recorder, batch, advantages, decides, ref, options)
     model.zero_grad()
     return found, recorder
 
@@ -112,7 +113,8 @@ def verl_gradients(model, saved_batch, config, ref):
     return loss.item(), torch.autograd.grad(loss, list(model.parameters()))
 
 
-PLAIN_ARMS = [arm for arm in trainer.ARMS if "scaled" not in arm]
+# Rules that know the decisions (test_decisions.py) have no counterpart in veRL.
+PLAIN_ARMS = [arm for arm in trainer.ARMS if "scaled" not in arm and arm not in trainer.RULES]
 
 
 @pytest.mark.parametrize(

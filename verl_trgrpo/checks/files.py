@@ -22,6 +22,7 @@ from verl_trgrpo.runs.keys import MANAGER, MODEL, MODEL_PATH, REWARD, REWARD_MOD
 RESUME_PATH = "trainer.resume_from_path"
 
 _CHECKPOINT_NAME = re.compile(r"global_step_[0-9]+")
+_TAKEN_FOR_HUB = "no such directory here, so veRL takes this for a name on a hub"
 # Keys that name a Python file, or a module behind pkg://.
 _PYTHON_FILES = (
     f"{REWARD}.path",
@@ -120,10 +121,12 @@ def model_findings(view: RunView) -> list[Finding]:
     tokenizer = Path(str(view[TOKENIZER] or name)).expanduser()
     findings = []
     if not path.is_dir() and not looks_local(name):
-        findings.append(view.finding(MODEL_PATH, "is on a hub; nothing is downloaded to check it", Level.NOT_CHECKED))
+        findings.append(
+            view.finding(MODEL_PATH, f"{_TAKEN_FOR_HUB}; nothing is downloaded to check it", Level.NOT_CHECKED)
+        )
     critic = str(view[CRITIC])
     if view.needs_critic and not looks_local(critic) and not Path(critic).is_dir():
-        reason = "is a name on a hub; the critic's settings were not checked by veRL's own classes"
+        reason = f"{_TAKEN_FOR_HUB}; the critic's settings were not checked by veRL's own classes"
         findings.append(view.finding(CRITIC, reason, Level.NOT_CHECKED))
     errors = _code_errors(path, tokenizer, trusted, MODEL_PATH)
     # Opening a model that brings code of its own would fail for the same reason.

@@ -209,7 +209,8 @@ def _resource_findings(view: RunView, cluster: tuple[str, str] | None, level: Le
         reason = (
             f"with trainer.nnodes={trainer.nnodes} the run needs {view.gpus} GPUs{more}, and {place} has {found_gpus}"
         )
-        fix = f"lower {GPUS}" if found_gpus else "train on a machine with GPUs, or add platform=cpu"
+        plus = "" if "platform" in view.run.choices else "+"
+        fix = f"lower {GPUS}" if found_gpus else f"train on a machine with GPUs, or add {plus}platform=cpu"
         findings.append(view.finding(GPUS, f"{reason}; {fix}", level))
     has = found_cpus if cluster or told["cpus"] is None else told["cpus"]
     if has < cpus and (view.trains or has == told["cpus"]) and (cluster or trainer.nnodes == 1):

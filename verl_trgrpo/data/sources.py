@@ -282,6 +282,7 @@ def parse_records(
     files: dict[str, list[str]] = {}  # what is wrong with rows, by the files that they are from
     good: set[str] = set()
     built: set[str] = set()  # files with rows in veRL's form
+    unusable: list[str] = []
     for record in records:
         wrong = files.setdefault(record.where, [])
         if {*REQUIRED_COLUMNS} <= {*record.row} and ground_truth_of(record.row) is not None:
@@ -294,8 +295,8 @@ def parse_records(
             expected = isinstance(error, LeftOutRowError)
             dropped.setdefault(str(error) if expected else UNUSABLE, []).append(record.origin)
             wrong.append(f"{record.where}, row {record.number}: {error}")
-            if not expected and len(dropped[UNUSABLE]) <= _MOST_SHOWN:
-                logger.warning("%s; the row is left out, correct the row in a copy of the source", wrong[-1])
+            if not expected:
+                unusable.append(wrong[-1])
     for where, wrong in files.items():
         if where not in good and where in built:
             raise ValueError(
@@ -306,7 +307,9 @@ def parse_records(
             raise ValueError(
                 f"{wrong[0]}; no row of {len(wrong)} can be used, correct {where} in a copy of the source, or remove {where}"
             )
-    if (more := len(dropped.get(UNUSABLE, [])) - _MOST_SHOWN) > 0:
+    for problem in unusable[:_MOST_SHOWN]:  # of files with other rows: one that has none has one message
+        logger.warning("%s; the row is left out, correct the row in a copy of the source", problem)
+    if (more := len(unusable) - _MOST_SHOWN) > 0:
         logger.warning("%d more rows are left out; the manifest names them", more)
     unread = {name: shown for name, shown in filled.items() if name not in asked}
     if missed := [shown for name, shown in unread.items() if name not in DESCRIPTIVE.union(map(plain_name, unneeded))]:

@@ -34,20 +34,27 @@ _COLOR = re.compile(r"\x1b\[[0-9;]*m")
 # What vLLM's logger puts in front of each line of an error.
 _LOGGED = re.compile(r"(?:ERROR|CRITICAL) \d\d-\d\d \d\d:\d\d:\d\d \[[^]]{1,80}\] ?")
 _EXCEPTION = re.compile(r"(?:[\w.]+\.)?\w*(?:Error|Exception|Interrupt)(?::|$)")
-# Lines that Ray and Hydra put around an error.
-_WRAPPER = re.compile(r"(?:ray\.exceptions|hydra\.errors)\.|Exception raised in creation task")
+# Lines that Ray and Hydra put around an error, and errors that follow from the end of another process.
+_WRAPPER = re.compile(
+    r"ray\.exceptions\.(?:RayError|RayTaskError|RayActorError|Actor\w{1,20}Error|WorkerCrashedError|OwnerDiedError|ObjectLostError)\b|"
+    r"hydra\.errors\.|Exception raised in creation task"
+)
 _TRACEBACK = "Traceback (most recent call last)"
 _FRAME = re.compile(r' *File "([^"\n]{1,300})", line (\d{1,9})(?: in|, in) (\w{1,80}|<\w{1,20}>)')
 # What begins a line that is not the rest of a message.
 _OTHER = re.compile(
     r"Traceback \(|During handling of|The above exception|Set the environment variable|Error executing job|step:|"
-    r"\[?\d{4}-\d\d-\d\d|(?:DEBUG|INFO|WARNING|ERROR|CRITICAL)\b|:job_id:|:actor_name:|:task_name:|\*\*\* |\[rank"
+    r"Unhandled error \(suppress|Top \d{1,4} memory users|PID\s{1,9}MEM\(GB\)|\[?\d{4}-\d\d-\d\d|"
+    r"(?:DEBUG|INFO|WARNING|ERROR|CRITICAL)\b|:job_id:|:actor_name:|:task_name:|\*\*\* |\[rank"
 )
-# The last words of a process that ends in native code: its runtime, torch.distributed, Ray's C++ and Python's fault handler.
+# The last words of a process that ends in native code: its runtime, torch.distributed, Ray's C++ and Python's fault handler, an
+# assertion of a kernel, and a compiler.
 _NATIVE = re.compile(
     r"terminate called |Fatal Python error: |\*\*\* SIG[A-Z]{2,5}(?: \(@| received)|(?:Bus error|Segmentation fault|Aborted)\b|"
     r"(?:\[rank\d{1,6}\]:)?(?:\[[^]\n]{1,120}\] ?){0,2}\[[^]\n]{0,80}Rank \d{1,6}\] (?:Watchdog caught|Process group watchdog)|"
-    r"\[[^]\n]{0,60} C \d{1,9} \d{1,9}\] .{0,200}?Check failed"
+    r"\[[^]\n]{0,60} [CE] \d{1,9} \d{1,9}\] .{0,200}?(?:Check failed|Unhandled exception: )|"
+    r"[^\s:]{1,300}:\d{1,9}: \w{1,80}: block: \[[\d,]{1,30}\], thread: \[[\d,]{1,30}\] Assertion|"
+    r"[^\s:]{1,300}:\d{1,9}:\d{1,9}: fatal error: "
 )
 _SIGNAL = re.compile(
     r"\*\*\* (SIG[A-Z]{2,5})|Fatal Python error: (Segmentation fault|Bus error|Aborted|Illegal instruction)"
@@ -57,6 +64,7 @@ _WAITED = re.compile(
     r"Rank (\d{1,6})\] Watchdog caught collective operation timeout: WorkNCCL\((?:.{0,200}?OpType=(\w{1,40}))?"
 )
 _NCCL_WARNED = re.compile(r"[^\n]{0,200}NCCL WARN (.{1,500})")
+_ENDED_BY = re.compile(r"The process receives a (SIG[A-Z]{2,5})")
 # Errors of torch.save and of the system on a full disk.
 _CANNOT_WRITE = re.compile(r"No space left on device|Disk quota exceeded|unexpected pos \d+ vs \d+|iostream error")
 _SHARED = re.compile(r"/dev/shm")
@@ -67,7 +75,7 @@ _MOST_LINES, _LONGEST_MESSAGE, _LONGEST_PART = 12, 4000, 1000
 _MOST_PROCESSES = 2000
 
 _NO_MEMORY = re.compile(
-    r"CUDA out of memory|OutOfMemoryError: CUDA|NPU out of memory|CUDA error: out of memory|"
+    r"CUDA out of memory|OutOfMemoryError: CUDA|NPU out of memory|CUDA [Ee]rror: out of memory|"
     r"Free memory on device .{0,200}less than desired|No available memory for the cache blocks|"
     r"CUBLAS_STATUS_ALLOC_FAILED"
 )
@@ -91,7 +99,7 @@ class MemoryKills:
 
     def _counts(self) -> tuple[int | None, int | None]:
         own = _lines(self._proc / "self" / "cgroup")
-        paths = [line.split(":", 2)[2].lstrip("/") for line in own if line.startswith("0::") or ":memory:" in line]
+        paths = [line.split(":", 2)[2].lstrip("/") for line in own if re.match(r"0::|\d+:memory:", line)]
         places = [self._cgroups / kind / path for kind in ("", "memory") for path in (*paths, "")]
         files = [place / name for place in places for name in ("memory.events", "memory.oom_control")]
         counts = [count for file in files if (count := _counted(file)) is not None]
@@ -100,14 +108,13 @@ class MemoryKills:
 
 def _counted(path: Path) -> int | None:
     """Return the number behind ``oom_kill`` in a file of the kernel, None without one."""
-    return next(
-        (int(number) for name, _, number in (line.partition(" ") for line in _lines(path)) if name == "oom_kill"), None
-    )
+    found = (number for name, _, number in (line.partition(" ") for line in _lines(path)) if name == "oom_kill")
+    return next((int(number) for number in found if number.isdecimal()), None)
 
 
 def _lines(path: Path) -> list[str]:
     with contextlib.suppress(OSError):
-        return path.read_text().splitlines()
+        return path.read_text(errors="replace").splitlines()
     return []
 
 
@@ -206,7 +213,7 @@ class PostMortem:
         self._native: Message | None = None
         self._last: Message | None = None
         self._waited: dict[int, str] = {}
-        self._nccl, self._cannot_write, self._traced = "", "", False
+        self._nccl, self._cannot_write, self._ended_by, self._traced = "", "", "", False
         for raw in Lines(log_file).read(last=True):
             self._read(raw)
 
@@ -214,8 +221,10 @@ class PostMortem:
         said = parse_line(raw)
         for event, match in events_in(said):
             self._events.setdefault(event.name, match)
-            if event.name == WORKER_KILLED and match["pid"] and len(self._died) < _MOST_PROCESSES:
-                self._died[int(match["pid"])] = None
+            if event.name == WORKER_KILLED:
+                self._ended_by = self._ended_by or ((ended := _ENDED_BY.search(said.text)) and ended[1]) or ""
+                if match["pid"] and len(self._died) < _MOST_PROCESSES:
+                    self._died[int(match["pid"])] = None
         line = _COLOR.sub("", said.text)
         name, pid = said.name, said.pid
         if (inner := parse_line(line)).pid is not None:  # of a process that an actor has started
@@ -301,6 +310,8 @@ class PostMortem:
         if words:
             own = words[0]
             return "its error is above" if own in (self._first, self._native) else f"it said: {own.text}"
+        if self._ended_by:
+            return f"{self._ended_by} ended it: a scheduler, `ray stop`, or whoever sent the signal"
         if LITTLE_MEMORY in self._events or MEMORY_KILLED in self._events:
             return "Ray ended it for memory, or another process of the run"
         counted = self._kills.text() if self._kills else ""
@@ -377,6 +388,33 @@ def _signal_name(number: int) -> str:
 
 
 _KNOWN = (
+    (
+        re.compile(r"Resource temporarily unavailable|can't start new thread|pthread_create failed"),
+        "the system allows no more processes or threads: raise `ulimit -u` (or pids.max of the cgroup), or give Ray fewer CPUs "
+        "(ray_kwargs.ray_init.num_cpus)",
+    ),
+    (
+        re.compile(r"Too many open files"),
+        "raise `ulimit -n` before the command, to 65536; Ray opens files for each CPU (ray_kwargs.ray_init.num_cpus)",
+    ),
+    (
+        re.compile(r"EADDRINUSE|[Aa]ddress already in use"),
+        "another process has the port, perhaps one of an earlier run: `ss -ltnp` says which; end that process",
+    ),
+    (
+        re.compile(r"undefined symbol|cannot open shared object file"),
+        "the named package was built for another version of torch or CUDA: install its build for those that are here",
+    ),
+    (
+        re.compile(r"srcIndex < srcSelectDimSize|index out of bounds"),
+        "an index is outside of its tensor, most often a token id beyond the embedding: compare the tokenizer with the model's "
+        "vocab_size",
+    ),
+    (
+        re.compile(r"probability tensor contains either"),
+        "the policy's probabilities are not finite: `verl-trgrpo health` says since when",
+    ),
+    (re.compile(r"Python\.h"), "the compiler lacks the headers of this Python: install python3-dev"),
     (re.compile(r"SIGBUS|Bus error"), _shared_memory),
     (
         re.compile(r"SIGSEGV|Segmentation fault|illegal memory access"),

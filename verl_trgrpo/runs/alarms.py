@@ -11,11 +11,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
 
-from verl_trgrpo.runs.history import TIMES, VALIDATION, Flags, History, Values, levels, noise_of, sums
+from verl_trgrpo.runs.history import TIMES, VALIDATION, Flags, History, Values, levels, median, noise_of, sums
 from verl_trgrpo.runs.signals import Signal
 
 START = 5
@@ -82,13 +83,14 @@ class Column:
         usable = np.isfinite(values) & ((values != 0) | (signal.unit != "factor") | signal.falls)
         return cls(signal, metric, history, numbers[usable], values[usable])
 
+    @np.errstate(all="ignore")  # of values near the largest number
     def alarms(self) -> list[Alarm]:
         """Return the alarms so far in order; all but the last one have ended."""
         badness, found = _badness(self.signal, self.values), list[Alarm]()
         alarm, look, granted = None, 0, 1.0
         for size, end in _parts(len(self.values)):
             part = _Part.of(self, badness[:end], size)
-            if part is None:
+            if part is None or (alarm is None and not part.may_raise(granted)):
                 continue
             for i in range(size - 1, end):
                 if alarm:
@@ -152,7 +154,8 @@ class Column:
     def _left(self, part: _Part, first: int) -> float:
         part_of = -0.5 if self.signal.unit in _FEWEST else 0.25  # of a bound it is half of it on the sound side
         calm = np.flatnonzero(~(part.level - part.reference >= part_of * part.change)[:first])
-        return float(self.numbers[calm[-1] if len(calm) else 0])
+        last = int(calm[-1]) - (part.window - 1) // 2 if len(calm) else 0  # a level is that of the middle of its values
+        return float(self.numbers[max(0, last)])
 
     def _against(self, part: _Part, first: int) -> str:
         """Say what the quantity had been."""
@@ -162,7 +165,7 @@ class Column:
         if signal.unit == "part":
             best = int(np.argmin(np.abs(part.level[:first] - reference)))
             return f", was {-reference:.3g} at step {self.numbers[best]:.0f}"
-        start, far = float(np.median(self.values[: part.count])), float(signal.unit == "distance")
+        start, far = median(self.values[: part.count]), float(signal.unit == "distance")
         bound = min(max(abs(start - far), part.normal[0]), part.normal[1])
         clipped = "" if signal.falls or math.isclose(bound, abs(start - far)) else f", sound to {abs(far - bound):.3g}"
         return f", at the start {start:.3g}{clipped}"
@@ -176,49 +179,98 @@ class _Flags(NamedTuple):
     raised: Flags
 
 
-@dataclass
 class _Part:
-    """Values up to an end on the scale of a row, with start, noise and length of a level of the first `size` of them."""
+    """Values up to an end on the scale of a row, with start, noise and length of a level of the first `size` of them.
 
-    signal: Signal
-    y: Values
-    window: int
-    count: int
-    level: Values
-    reference: Values
-    change: Values
-    start: float
-    normal: tuple[float, float]
-    noise: float
-    wander: float
+    Most parts are of sound values that `may_raise` tells from their start alone: what takes longer is computed when it is asked
+    for.
+    """
 
     @classmethod
     def of(cls, column: Column, y: Values, size: int) -> _Part | None:
         """Return None for fewer values than can be judged."""
-        signal, history = column.signal, column.history.upto(column.numbers[size - 1])
+        signal = column.signal
         bounded, window = signal.unit in _FEWEST, max(signal.lasts, _FEWEST.get(signal.unit, 2))
         if size < window + (not bounded):
             return None
         if window > 1:
             window = max(window, min(_LONGEST if bounded else _LONGEST + size // 50, size // 5))
-        level, count = levels(y, window), min(START, max(2, size // 3))
-        normal = (history.share_of_step(), math.inf) if signal.metrics == TIMES else signal.normal
-        start = float(np.median(y[:count]))
-        if bounded:
-            bound = np.full(len(y), -signal.change if signal.falls else signal.change)
-            return cls(signal, y, window, count, level, bound, np.abs(bound), start, normal, 0.0, 0.0)
-        if signal.unit == "part":
-            reference, change = _best(signal, level, window, start, history.worst_reward(column.metric))
-        else:
-            reference, change = _start(signal, len(y), count, start, normal)
-        worse = y - reference >= change
-        noise = noise_of(y[:size], worse[:size], binomial=history.binomial(column.metric)) * (1 + _UNSURE / size)
-        far = level[:size] - reference[:size] >= change[:size]
-        wander = noise_of(level[:size], far, window) if size > 8 * window else 0.0
-        return cls(signal, y, window, count, level, reference, change, start, normal, noise, wander)
+        return cls(column, y, size, window)
 
-    def __post_init__(self) -> None:
-        self._flags: dict[float, _Flags] = {}
+    def __init__(self, column: Column, y: Values, size: int, window: int) -> None:
+        self.signal, self.metric, self.y, self.size, self.window = column.signal, column.metric, y, size, window
+        self._column = column
+        self._is_bounded, self._flags = self.signal.unit in _FEWEST, dict[float, _Flags]()
+        self.count = min(START, max(2, size // 3))
+        self.start = median(y[: self.count])
+
+    @cached_property
+    def _history(self) -> History:
+        return self._column.history.upto(self._column.numbers[self.size - 1])
+
+    @cached_property
+    def normal(self) -> tuple[float, float]:
+        """Return the range to which the start is clipped."""
+        return (self._history.share_of_step(), math.inf) if self.signal.metrics == TIMES else self.signal.normal
+
+    @cached_property
+    def level(self) -> Values:
+        """Return the level at each value."""
+        return levels(self.y, self.window)
+
+    @cached_property
+    def _compared_with(self) -> tuple[Values, Values]:
+        if self._is_bounded:
+            bound = np.full(len(self.y), self._bound)
+            return bound, np.abs(bound)
+        if self.signal.unit == "part":
+            reference = _best(self.signal, self.level, self.window)
+            return reference, _change(self.signal, reference, self.start, self._worst)
+        return _start(self.signal, len(self.y), self.count, self.start, self.normal)
+
+    @property
+    def reference(self) -> Values:
+        """Return what each value is compared with."""
+        return self._compared_with[0]
+
+    @property
+    def change(self) -> Values:
+        """Return the change that matters at each value."""
+        return self._compared_with[1]
+
+    @cached_property
+    def _worst(self) -> float:
+        return self._history.worst_reward(self.metric)
+
+    @property
+    def _bound(self) -> float:
+        return -self.signal.change if self.signal.falls else self.signal.change
+
+    @cached_property
+    def noise(self) -> float:
+        """Return the standard deviation of a value."""
+        y, binomial = self.y[: self.size], self._history.binomial(self.metric)
+        worse = y - self.reference[: self.size] >= self.change[: self.size]
+        return noise_of(y, worse, binomial=binomial) * (1 + _UNSURE / self.size)
+
+    @cached_property
+    def wander(self) -> float:
+        """Return the standard deviation of a level."""
+        level = self.level[: self.size]
+        far = level - self.reference[: self.size] >= self.change[: self.size]
+        return noise_of(level, far, self.window) if self.size > 8 * self.window else 0.0
+
+    def may_raise(self, scale: float) -> bool:
+        """Return False where no value from `size` on can raise an alarm, since the worst one of a level is within the change."""
+        worst = self.y[self.size - (1 if self._is_bounded else self.window) :].max()
+        if self._is_bounded:
+            return bool(worst >= self._bound + (scale - 1) * abs(self._bound))
+        if self.signal.unit == "part":  # the better the best level, the larger is the change from it
+            reference = self.y.min(keepdims=True)
+            change = _change(self.signal, reference, self.start, self._worst)
+        else:
+            reference, change = _start(self.signal, 1, 0, self.start, self.normal)
+        return bool(worst - reference[0] >= scale * change[0])
 
     def reaches(self, scale: float, i: int) -> bool:
         """Return whether the level of a value is worse by more than the change times a scale."""
@@ -292,17 +344,21 @@ def _badness(signal: Signal, values: Values) -> Values:
     return -values if signal.falls else values
 
 
-def _best(signal: Signal, level: Values, window: int, start: float, worst: float) -> tuple[Values, Values]:
-    """Return the best level before each value (NaN: none yet), and the part of it that matters.
-
-    `worst` is the smallest reward of a response: rewards are parts of what is between it and the best level.
-    """
+def _best(signal: Signal, level: Values, window: int) -> Values:
+    """Return the best level before each value; NaN where there is none yet."""
     size, reference = len(level), np.full(len(level), np.nan)
     # One validation may be the best, of many answers; one step may not.
     early = np.arange(size) < max((window - 1) // 2, 0 if signal.metrics == VALIDATION else 2)
     reference[window:] = np.minimum.accumulate(np.where(early, np.inf, level))[: size - window]
-    reached = np.fmax(np.maximum(np.abs(reference), start - reference), -worst - reference)
-    return reference, signal.change * reached + 1e-9
+    return reference
+
+
+def _change(signal: Signal, reference: Values, start: float, worst: float) -> Values:
+    """Return the part of what had been reached that matters.
+
+    `worst` is the smallest reward of a response: rewards are parts of what is between it and the best level.
+    """
+    return signal.change * np.fmax(np.maximum(np.abs(reference), start - reference), -worst - reference) + 1e-9
 
 
 def _start(signal: Signal, size: int, count: int, start: float, normal: tuple[float, float]) -> tuple[Values, Values]:

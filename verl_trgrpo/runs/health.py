@@ -89,8 +89,7 @@ def judge(steps: Sequence[Step], signals: Sequence[Signal] = SIGNALS) -> list[Ob
     history, most = History(steps), dict[str, Observation]()
     for signal in signals:
         for metric in history.metrics(signal.metrics, broken=signal.unit == "finite"):
-            with np.errstate(all="ignore"):  # of values near the largest number
-                found = _find(signal, metric, history)
+            found = _find(signal, metric, history)
             known = most.get(signal.name)
             if found and (not known or found.rank > known.rank):
                 most[signal.name] = found
@@ -118,6 +117,7 @@ def unjudged(steps: Sequence[Step]) -> list[str]:
     return [what for what, found in logged.items() if not found] + few
 
 
+@np.errstate(all="ignore")  # of values near the largest number
 def _find(signal: Signal, metric: str, history: History) -> Observation | None:
     """Return what one metric shows of a signal, or None."""
     column = Column.of(signal, metric, history)

@@ -1,6 +1,8 @@
 """Public layouts of questions with choices or a passage: built whole, or refused, never without what the question needs."""
 
 import json
+import re
+import shlex
 
 import pytest
 
@@ -116,6 +118,23 @@ def test_a_question_is_whole_or_refused(tmp_path, name, count):
         assert f"\n{label}. {texts(i)[i % 4]}" in prompt
         assert (PASSAGE.strip() in prompt) == (name == "RACE")
     assert len({tuple(truth) for _, truth in made}) == 4
+
+
+@pytest.mark.parametrize("name", ["MedMCQA", "HellaSwag", "RACE", "SciQ", "GPQA"])
+def test_the_option_that_a_refusal_names_builds_the_file(tmp_path, capsys, name):
+    row, options, _ = LAYOUTS[name]
+    words = options[: 0 if name == "RACE" else 2]
+    assert build(tmp_path, [row(i) for i in range(24)], *words) == 2
+    [named] = re.findall(r"(--\w+-column [^,]+), or remove", capsys.readouterr().err)
+    assert build(tmp_path, [row(i) for i in range(24)], *words, *shlex.split(named)) == 0
+    assert len({tuple(truth) for _, truth in built(tmp_path)}) == 4
+
+
+def test_a_missing_column_is_named_once_with_the_option_for_it(tmp_path, capsys):
+    row, _, _ = LAYOUTS["ARC"]
+    assert build(tmp_path, [row(i) for i in range(24)]) == 2
+    told = capsys.readouterr().err
+    assert told.count("missing column") == 1 and re.findall(r"--\w+-column", told) == ["--answer-column"]
 
 
 def test_choices_that_are_counted_from_1_are_refused(tmp_path, capsys):

@@ -78,11 +78,13 @@ def problem_of(record: Record, columns: ProblemColumns = ProblemColumns()) -> Pr
         ValueError: the row cannot be used.
     """
     row = record.row
-    system, problem = _read_chat(_first(row, (columns.problem,) if columns.problem else PROBLEM_COLUMNS))
+    system, problem = _read_chat(
+        _first(row, (columns.problem,) if columns.problem else PROBLEM_COLUMNS, "--problem-column")
+    )
     if not isinstance(problem, str) or not problem.strip():
         raise ValueError(f"the problem is {shorten(problem)}; expected a string")
     if columns.context:
-        above = [(columns.context, _first(row, (columns.context,)))]
+        above = [(columns.context, _first(row, (columns.context,), "--context-column"))]
     else:
         above = [(name, row.get(name)) for name in _ABOVE if plain_name(name) != plain_name(columns.problem)]
     if others := [name for name, value in above if not is_empty(value) and not isinstance(value, str)]:
@@ -103,8 +105,8 @@ def problem_of(record: Record, columns: ProblemColumns = ProblemColumns()) -> Pr
     return Problem(text, answers, record.origin, system)
 
 
-def _first(row: Mapping[str, Any], names: Sequence[str]) -> Any:
-    """Return the first value that says something under one of the names, None if none does.
+def _first(row: Mapping[str, Any], names: Sequence[str], option: str) -> Any:
+    """Return the first value that says something under one of the names, None if none does; `option` names another column.
 
     Raises:
         ValueError: the row has none of the columns.
@@ -115,18 +117,15 @@ def _first(row: Mapping[str, Any], names: Sequence[str]) -> Any:
     if {*map(plain_name, names)} & {*map(plain_name, row)}:
         return None
     found = f"found {', '.join(row) or 'nothing'}"
-    raise ValueError(
-        f"missing column {' or '.join(names)} ({found}); name the right one with --problem-column, --answer-column, "
-        "--choices-column or --context-column"
-    )
+    raise ValueError(f"missing column {' or '.join(names)} ({found}); name the right one with {option}")
 
 
 def _answer_of(row: Mapping[str, Any], column: str) -> Any:
     if column:
-        answer = _first(row, (column,))
+        answer = _first(row, (column,), "--answer-column")
         return answer if (stated := _last_line_answer(answer)) is None else stated
     try:
-        answer = _first(row, ANSWER_COLUMNS)
+        answer = _first(row, ANSWER_COLUMNS, "--answer-column")
     except ValueError:
         if (stated := _last_line_answer(row.get("solution"))) is None:
             raise
@@ -144,7 +143,7 @@ def _choices_of(row: Mapping[str, Any], columns: ProblemColumns) -> dict[str, st
     Raises:
         ValueError: as `choices_in`, or the row lacks a named column or its values.
     """
-    named = [_first(row, (name,)) for name in columns.choices]
+    named = [_first(row, (name,), "--choices-column") for name in columns.choices]
     given: Any = next((value for name in _CHOICES if not is_empty(value := row.get(name))), None)
     if len(named) == 1:
         [given] = named

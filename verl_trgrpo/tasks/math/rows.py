@@ -60,7 +60,7 @@ _TRAIN = "deepscaler"
 
 
 # Problems of each test set. A file with more is another one, such as train problems from earlier years.
-_SIZES = {"aime2024": 30, "amc2023": 83, "math500": 500, "minerva": 272, "olympiad_bench": 675}
+_SIZES = {"aime2024": 30, "amc2023": 83, "math500": 500, "minerva": 272, "olympiad_bench": 675, "svamp": 1000}
 
 # Share of the rows with the number of choices as the answer above which the choices are counted from 1, not a row wrong.
 _FROM_ONE = 0.05
@@ -79,7 +79,10 @@ _SETS = {
         "olympiad_bench",
         HubData("Hothan/OlympiadBench", "3b426ee1d587c71b495146dde9f3e995ee7ac59f", "train", "OE_TO_maths_en_COMP"),
     ),
+    "svamp": ("SVAMP", HubData("ChilleD/SVAMP", "5e0bf1e5e7c0e9c4bc39180d224f41f3f801b7ef", "test")),
 }
+# Not one of DeepScaleR's, so of the hub on request alone.
+_ASKED_FOR = {"svamp"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,8 +92,8 @@ class DeepscalerOptions(BuilderOptions):
     Args:
         source: hf (the Hugging Face hub), a directory with a file for each set, or one file: that of a test set if it has
             the name of one (aime.json) and is not in a directory named train, otherwise of train problems.
-        sets: which to build, of deepscaler, aime2024, amc2023, math500, minerva and olympiad_bench; all of the source if
-            left out.
+        sets: which to build, of deepscaler, aime2024, amc2023, math500, minerva, olympiad_bench and svamp; all of the source
+            if left out, without svamp of the hub.
         problem_column: column with the problems, where it has none of the usual names (docs/data.md).
         answer_column: column with the answers, likewise.
         choices_column: columns with one choice each, the right one among them, or a column that has all of them, likewise.
@@ -122,7 +125,8 @@ class DeepscalerOptions(BuilderOptions):
         """
         files = None if self.source == "hf" else find_math_files(Path(self.source), self.out)
         available: dict[str, Any] = files.single() if files else {name: hub for name, (_, hub) in _SETS.items()}
-        asked = [_set_named(word) or word for word in self.sets] or [*available]
+        asked = [_set_named(word) or word for word in self.sets]
+        asked = asked or [name for name in available if files or name not in _ASKED_FOR]
         if missing := [name for name in asked if name not in available]:
             raise ValueError(f"{self.source} has no {', '.join(missing)}; choose sets from {', '.join(available)}")
         found = {name: available[name] for name in _SETS if name in asked}
@@ -138,12 +142,12 @@ def build_deepscaler(options: DeepscalerOptions, progress: Progress = no_progres
       verl-trgrpo data build deepscaler --out data/probe --sets math500 minerva --limit 50 --instruction ''
 
     notes:
-      Test sets are AIME 2024, AMC 2023, MATH-500, Minerva and OlympiadBench.
+      Test sets are AIME 2024, AMC 2023, MATH-500, Minerva and OlympiadBench, and on request SVAMP (--sets svamp).
       All files have one schema. A ground truth is a list of strings of which any is right.
       Within a set, a problem that occurs again with the same answer is dropped; if the answers differ, all its copies
       are. Rows without an answer or with one that cannot be read are dropped, too. All are counted.
       A source directory has a file for each set: deepscaler, aime or aime2024, amc or amc2023, math, math500 or MATH-500,
-      minerva, olympiad_bench (.json, .jsonl, .jsonl.gz, .parquet, .arrow; in any case, with _, - or neither), not in a
+      minerva, olympiad_bench, svamp (.json, .jsonl, .jsonl.gz, .parquet, .arrow; in any case, with _, - or neither), not in a
       directory named train; or copies of the hub's repositories. Other files are a warning.
       The download was not run against the hub itself so far; if it fails, download the sets and give --source.
 
@@ -191,7 +195,7 @@ def choose_problems(
             raise
 
     read = parse_records(unread.watch(progress(_read_set(place), None, name)), read_problem)
-    unread.check(read.missed, [each.text for each in read.items], bool(columns.choices), bool(columns.context))
+    unread.check(read.missed, [each.text for each in read.items], columns)
     if len(from_one) > _FROM_ONE * len(read.items):
         raise ValueError(
             f"{from_one[0]} and {len(from_one) - 1} more rows have the number of choices as the answer, so their choices are "

@@ -7,7 +7,7 @@ from statistics import median
 from typing import Any
 
 from verl_trgrpo.data.sources import Record, is_empty, plain_name
-from verl_trgrpo.tasks.math.problems import choices_in, has_choices
+from verl_trgrpo.tasks.math.problems import ANSWER_COLUMNS, ProblemColumns, choices_in, has_choices
 
 # Rows of a file whose values are looked at, and the share of them that has to have a choice or a passage.
 _ROWS, _NEARLY_ALL = 1000, 0.9
@@ -33,21 +33,21 @@ class UnreadColumns:
                 self._rows.append(record.row)
             yield record
 
-    def check(self, unread: Sequence[str], problems: Sequence[str], choices: bool, context: bool) -> None:
+    def check(self, unread: Sequence[str], problems: Sequence[str], columns: ProblemColumns) -> None:
         """Check that columns `unread` hold neither choices nor passages, unless the options name some.
 
         Args:
             unread: names of the columns.
             problems: texts of the problems.
-            choices: the options name columns with choices.
-            context: the options name a column with a passage.
+            columns: that the options name.
 
         Raises:
             ValueError: some columns do.
         """
-        if not choices and not any(map(has_choices, self._rows)) and (found := self._choices(unread)):
-            self._refuse(found, "choices", f"--choices-column {' '.join(map(_quoted, found))}")
-        if not context and problems and (found := self._passages(unread, median(map(len, problems)))):
+        if not columns.choices and not any(map(has_choices, self._rows)) and (found := self._choices(unread)):
+            whole = [*self._further_choice(found, columns.answer), *found]
+            self._refuse(found, "choices", f"--choices-column {' '.join(map(_quoted, whole))}")
+        if not columns.context and problems and (found := self._passages(unread, median(map(len, problems)))):
             self._refuse(found, "a passage", f"--context-column {_quoted(found[0])}")
 
     @staticmethod
@@ -79,6 +79,15 @@ class UnreadColumns:
                     return names
         return []
 
+    def _further_choice(self, choices: Sequence[str], column: str) -> list[str]:
+        """Return the column of the answers where an answer is a text beside the choices, as in SciQ and GPQA."""
+        names = (column,) if column else ANSWER_COLUMNS
+        [*found] = (name for name in self._rows[0] if plain_name(str(name)) in map(plain_name, names))
+        for name in found if len(choices) > 1 else ():
+            if self._share(_is_further(row.get(name), [row.get(choice) for choice in choices]) for row in self._rows):
+                return [name]
+        return []
+
     def _passages(self, unread: Sequence[str], usual: float) -> list[str]:
         found = []
         for name in unread:
@@ -88,6 +97,12 @@ class UnreadColumns:
             if median(map(len, texts)) > max(_PASSAGE, _LONGER * usual):
                 found.append(name)
         return found
+
+
+def _is_further(answer: Any, choices: Sequence[Any]) -> bool:
+    """Return True if an answer is a text other than the choices, their letters and their numbers."""
+    labels = {"ABCDEFGHIJ"[at] for at in range(len(choices))} | {*map(str, range(len(choices) + 1))}
+    return isinstance(answer, str) and answer.strip().upper() not in labels and answer.strip() not in choices
 
 
 def _are_choices(value: Any) -> bool:
