@@ -23,7 +23,6 @@ _ABOUT_ANSWER = re.compile(
 
 # Names of columns with another form of the question, which shares its words as a passage does.
 _ABOUT_QUESTION = re.compile("question|problem|prompt|query|instruct|message|convers|title|rephras|paraphras|translat")
-_SENTENCE = re.compile(r"(\S+\s+){3}.*[.!?][\"')]*\s*", re.DOTALL)
 
 
 class UnreadColumns:
@@ -107,7 +106,7 @@ class UnreadColumns:
     def _speaks_of_question(self, name: str, unread: Sequence[str]) -> bool:
         """Return True if a column has sentences that share words with what was read of the own row, and not of another row."""
         texts = [str(row.get(name)) for row in self._rows]
-        if _ABOUT_QUESTION.search(plain_name(name)) or not self._share(map(bool, map(_SENTENCE.fullmatch, texts))):
+        if _ABOUT_QUESTION.search(plain_name(name)) or not self._share(map(_is_sentence, texts)):
             return False
         beside = [_words(value for other, value in row.items() if other not in unread) for row in self._rows]
         often = Counter(word for words in beside for word in words)
@@ -118,6 +117,10 @@ class UnreadColumns:
             for shift in (0, apart)
         )
         return own >= len(texts) / 2 and own >= 2 * other
+
+
+def _is_sentence(text: str) -> bool:
+    return len(text.split()) > 3 and text.rstrip().rstrip("\"')").endswith((".", "!", "?"))
 
 
 def _words(values: Iterable[Any]) -> set[str]:
