@@ -6,7 +6,6 @@ gets the path of the command as it is, another program (veRL's trainer, Ray's wo
 
 from __future__ import annotations
 
-import atexit
 import gc
 import os
 import sys
@@ -27,13 +26,11 @@ _PACKAGE_ROOT = str(Path(__file__).resolve().parents[2])
 
 @contextmanager
 def large_imports() -> Iterator[None]:
-    """Import without Python's collector of cycles, a fifth of the time; from then on it passes over what was imported."""
+    """Import without Python's collector of cycles, which would take a fifth of the time."""
     gc.disable()
     try:
         yield
     finally:
-        gc.freeze()
-        atexit.register(gc.unfreeze)  # nanobind reports what nobody collects at the end
         gc.enable()
 
 

@@ -13,6 +13,7 @@ CPU time does not depend on how busy the machine is.
 from __future__ import annotations
 
 import contextlib
+import gc
 import importlib
 import json
 import logging
@@ -267,6 +268,7 @@ def main(connection: Connection, name: str, most_reply: int, renew_after: int) -
     except Exception as error:
         connection.send_bytes(json.dumps([f"{type(error).__name__}: {error}", ""]).encode())
         return
+    gc.freeze()  # what was imported stays, and is shared with the workers
     worker = _Worker(function, connection, most_reply)
     connection.send_bytes(json.dumps(["", worker.unfiltered]).encode())
     with contextlib.suppress(EOFError, ConnectionError):
