@@ -63,8 +63,6 @@ class _Arrangement:
             return self.power(*parts)
         if kind == "root" and parts[1][0] == "number":
             return self.root(*parts)
-        if kind == "log":
-            return self.logarithm(*parts)
         if kind in ("symmetric", "gcd", "lcm", "max", "min"):
             names, trees = ([p for p in parts if not isinstance(p, tuple)], [p for p in parts if isinstance(p, tuple)])
             return (kind, *names, *sorted(trees, key=repr))
@@ -76,8 +74,6 @@ class _Arrangement:
         if number in (0, 1) or base == ("number", _ONE):
             self.steps += 1
             return base if number == 1 else ("number", _ONE)
-        if _undoes(exponent, base):
-            self.steps += 1
         if number is None:
             return ("^", base, exponent)
         if number.denominator > 1:
@@ -113,15 +109,6 @@ class _Arrangement:
         self.steps += _is_power_of(radicand, number)
         return ("root", radicand, index)
 
-    def logarithm(self, tree: Tree, base: Tree) -> Tree:
-        if tree == ("number", _ONE) or tree == base:
-            self.steps += 1
-            return ("number", Fraction(tree == base))
-        if tree[0] == "^" and tree[1] == base:
-            self.steps += 1
-            return tree[2]  # type: ignore[no-any-return]
-        return ("log", tree, base)
-
     def sum(self, tree: Tree) -> Tree:
         """Collect like terms: numbers are terms of 1."""
         found: dict[Tree, list[Fraction]] = {}
@@ -135,22 +122,17 @@ class _Arrangement:
                 terms.append(_scaled(total, base))
         return _joined("+", terms, ("number", Fraction(0)))
 
-    def terms(self, tree: Tree, factor: Fraction = _ONE) -> Iterator[Tree]:
+    def terms(self, tree: Tree) -> Iterator[Tree]:
         """Yield the arranged terms of a sum, those of sums in it and of their negatives, too."""
         if tree[0] == "+":
             for part in tree[1:]:
-                yield from self.terms(part, factor)
-        elif tree[0] == "group":
-            yield from self.terms(tree[1], factor)
-        elif tree[0] == "*" and tree[1] == ("number", Fraction(-1)) and len(tree) == 3:
-            self.steps += tree[2][:2] == tree[:2]  # -(-x)
-            yield from self.terms(tree[2], -factor)
+                yield from self.terms(part)
         else:
             number, base = split_number(self.of(tree))
             inner = base[1:] if base[0] == "+" and abs(number) == 1 else (base,)
             for each in inner:
                 own, rest = split_number(each)
-                yield _scaled(factor * number * own, rest)
+                yield _scaled(number * own, rest)
 
     def product(self, tree: Tree) -> Tree:
         """Multiply numbers and collect powers of atoms."""
@@ -168,9 +150,6 @@ class _Arrangement:
                 tops[abs(top)] += 1
                 bottoms[abs(bottom)] += 1
                 ones += base == ("number", _ONE) and own == _ONE and (explicit or sign < 0)
-                if not own:
-                    self.steps += 1
-                    return ("number", Fraction(0))
             if base != ("number", _ONE):
                 for each in base[1:] if base[0] == "*" else (base,):
                     inner, exponent = base_and_exponent(each)
@@ -194,9 +173,7 @@ class _Arrangement:
 
 def _factors(tree: Tree, sign: int, explicit: bool) -> Iterator[tuple[Tree, int, bool]]:
     """Yield the factors of a product, whether each stands above (1) or below (-1), and whether a 1 is written as a factor."""
-    if tree[0] == "group":
-        yield from _factors(tree[1], sign, explicit)
-    elif tree[0] == "*":
+    if tree[0] == "*":
         for part in tree[1:]:
             yield from _factors(part, sign, True)
     elif tree[0] == "/" and tree != _DEGREE:
@@ -210,14 +187,6 @@ def _negative(tree: Tree) -> Fraction | None:
     """Return a number with a minus sign in front."""
     minus = tree[0] == "*" and len(tree) == 3 and tree[1] == ("number", Fraction(-1)) and tree[2][0] == "number"
     return -tree[2][1] if minus else None
-
-
-def _undoes(exponent: Tree, base: Tree) -> bool:
-    """Return whether a power undoes a logarithm in its exponent, which it has as its only factor with letters: 2 log_b x."""
-    factors = exponent[1:] if exponent[0] == "*" else (exponent,)
-    logarithms = [each for each in factors if each[0] == "log"]
-    others = [each for each in factors if each[0] not in ("log", "number")]
-    return len(logarithms) == 1 and not others and logarithms[0][2] == base
 
 
 def _exact_root(number: Fraction, index: Fraction) -> Fraction | None:
@@ -302,8 +271,6 @@ def split_number(tree: Tree) -> tuple[Fraction, Tree]:
 def _scaled(number: Fraction, tree: Tree) -> Tree:
     if tree == ("number", _ONE) or not number:
         return ("number", number)
-    if number == 1:
-        return tree
     own, rest = split_number(tree)
     factors = rest[1:] if rest[0] == "*" else (rest,)
     return rest if own * number == 1 else ("*", ("number", own * number), *factors)
