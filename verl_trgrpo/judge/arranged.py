@@ -52,8 +52,6 @@ class _Arrangement:
             return self.of(tree[1])
         if tree == _DEGREE:
             return ("degree",)
-        if (integer := _negative(tree)) is not None:
-            return ("number", integer)
         if kind == "+":
             return self.sum(tree)
         if kind in ("*", "/"):
@@ -63,6 +61,8 @@ class _Arrangement:
             return self.power(*parts)
         if kind == "root" and parts[1][0] == "number":
             return self.root(*parts)
+        if kind == "log":
+            return self.logarithm(*parts)
         if kind in ("symmetric", "gcd", "lcm", "max", "min"):
             names, trees = ([p for p in parts if not isinstance(p, tuple)], [p for p in parts if isinstance(p, tuple)])
             return (kind, *names, *sorted(trees, key=repr))
@@ -74,6 +74,8 @@ class _Arrangement:
         if number in (0, 1) or base == ("number", _ONE):
             self.steps += 1
             return base if number == 1 else ("number", _ONE)
+        if _undoes(exponent, base):
+            self.steps += 1
         if number is None:
             return ("^", base, exponent)
         if number.denominator > 1:
@@ -89,15 +91,10 @@ class _Arrangement:
             self.steps += base[1] != _TEN
             small = abs(power) * max(base[1].numerator.bit_length(), base[1].denominator.bit_length()) <= _MOST_BITS
             return ("number", base[1] ** power) if small and base[1] else ("^", base, exponent)
-        if base[0] == "root" and base[2][0] == "number":
-            self.steps += abs(power) >= base[2][1]
         inner, before = base_and_exponent(base)
         if before != 1:
             self.steps += 1
             return self.power(inner, ("number", number * before)) if before * power != 1 else inner
-        if base[0] == "*" and (power == -1 or (not names(base) and abs(power) <= _MOST_BITS)):
-            self.steps += power != -1
-            return self.product(("*", *(("^", each, exponent) for each in base[1:])))
         return ("^", base, exponent)
 
     def root(self, radicand: Tree, index: Tree) -> Tree:
@@ -108,6 +105,15 @@ class _Arrangement:
             return ("number", value)
         self.steps += _is_power_of(radicand, number)
         return ("root", radicand, index)
+
+    def logarithm(self, tree: Tree, base: Tree) -> Tree:
+        if tree == ("number", _ONE) or tree == base:
+            self.steps += 1
+            return ("number", Fraction(tree == base))
+        if tree[0] == "^" and tree[1] == base:
+            self.steps += 1
+            return tree[2]  # type: ignore[no-any-return]
+        return ("log", tree, base)
 
     def sum(self, tree: Tree) -> Tree:
         """Collect like terms: numbers are terms of 1."""
@@ -183,10 +189,12 @@ def _factors(tree: Tree, sign: int, explicit: bool) -> Iterator[tuple[Tree, int,
         yield tree, sign, explicit
 
 
-def _negative(tree: Tree) -> Fraction | None:
-    """Return a number with a minus sign in front."""
-    minus = tree[0] == "*" and len(tree) == 3 and tree[1] == ("number", Fraction(-1)) and tree[2][0] == "number"
-    return -tree[2][1] if minus else None
+def _undoes(exponent: Tree, base: Tree) -> bool:
+    """Return whether a power undoes a logarithm in its exponent, which it has as its only factor with letters: 2 log_b x."""
+    factors = exponent[1:] if exponent[0] == "*" else (exponent,)
+    logarithms = [each for each in factors if each[0] == "log"]
+    others = [each for each in factors if each[0] not in ("log", "number")]
+    return len(logarithms) == 1 and not others and logarithms[0][2] == base
 
 
 def _exact_root(number: Fraction, index: Fraction) -> Fraction | None:
