@@ -5,6 +5,8 @@ import struct
 from dataclasses import dataclass
 from fractions import Fraction
 
+from verl_trgrpo.judge.spelling import GROUP
+
 _MAX_DIGITS = 300  # longer numbers are not read, so that arithmetic on them stays cheap
 _MAX_EXPONENT = 1000
 _MIN_ROUNDED_DIGITS, _BINARY_PLACES = 7, 12
@@ -45,6 +47,8 @@ def read_number(text: str) -> Number | None:
 
     Numbers are written as `-1234.5`, `\frac{3}{4}`, `1\frac{4}{5}`, `8.7\times10^{8}`, `0.\overline{3}` or `62.5\%`.
     """
+    if GROUP in text:
+        text = text.replace(GROUP, "")
     if _WHOLE.fullmatch(text):
         return Number(Fraction(int(text)))
     match = (
