@@ -110,7 +110,7 @@ def test_missing_files_are_named_before_anything_heavy_is_imported(tmp_path):
         f"checks.check = check\nsys.exit(main(['validate', {PUZZLES!r}]))"
     )
     ended = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True)
-    assert ended.returncode == 7 and "data/kk/train.parquet" in ended.stderr, ended.stderr
+    assert ended.returncode == 7 and "data/kk/train.parquet" in ended.stdout, ended.stderr
 
 
 def test_what_cannot_be_composed_is_wrong_input(capsys):
