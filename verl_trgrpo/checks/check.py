@@ -14,7 +14,7 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 from verl_trgrpo.checks.files import missing_files, model_findings, module_findings
 from verl_trgrpo.checks.settings import key_findings, section_findings, type_findings
 from verl_trgrpo.checks.view import RunView
-from verl_trgrpo.common.findings import Finding, Level
+from verl_trgrpo.common.findings import Finding, Level, grouped
 from verl_trgrpo.common.secrets import environment_secrets
 from verl_trgrpo.common.text import count_of
 from verl_trgrpo.data.prompts import own_agent_loops
@@ -44,9 +44,10 @@ class CheckReport:
     first_prompt: dict[str, Any] | None = field(default=None, compare=False)
     memory: tuple[str, ...] = field(default=(), compare=False)
 
-    def messages(self, level: Level) -> list[str]:
-        """Return the messages of one level."""
-        return [finding.message for finding in self.findings if finding.level is level]
+    def messages(self, level: Level, printed: Collection[str] = ()) -> list[str]:
+        """Return the messages of one level without those that are `printed` already; many with the same reason are one."""
+        found = [finding.message for finding in self.findings if finding.level is level]
+        return grouped([message for message in found if message not in printed])
 
     @property
     def ok(self) -> bool:
@@ -66,7 +67,7 @@ class CheckReport:
         """
         lines = []
         for level in Level:
-            if found := [message for message in self.messages(level) if message not in printed]:
+            if found := self.messages(level, printed):
                 lines += [f"{level.value} ({len(found)})", *(f"  - {message}" for message in found), ""]
         errors, warnings, unchecked = (len(self.messages(level)) for level in Level)
         summary = count_of(errors, "error") if errors else "no errors"
@@ -169,6 +170,7 @@ def _stages() -> dict[str, tuple[Check, ...]]:
     import verl  # noqa: F401  # veRL's registries and the user's own modules come with it
 
     from verl_trgrpo.checks.algorithm import drift_findings, loss_findings
+    from verl_trgrpo.checks.apart import APART
     from verl_trgrpo.checks.constructed import constructed_findings, name_findings
     from verl_trgrpo.checks.data_files import data_findings, length_findings, loop_setting_findings, turn_findings
     from verl_trgrpo.checks.machine import machine_findings, own_code_findings
@@ -181,7 +183,9 @@ def _stages() -> dict[str, tuple[Check, ...]]:
     from verl_trgrpo.checks.trackers import account_findings
     from verl_trgrpo.checks.unread import unread_findings
 
-    rules, switches, sizes = (partial(rule_findings, rules=table) for table in (RULES, SWITCHES, SIZES | LENGTHS))
+    rules, switches, sizes = (
+        partial(rule_findings, rules=table) for table in (RULES | APART, SWITCHES, SIZES | LENGTHS)
+    )
     return {
         "single settings and files": (
             without_repeats(

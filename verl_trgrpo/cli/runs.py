@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import tyro
 
-from verl_trgrpo.common.findings import InvalidInputError, Level
+from verl_trgrpo.common.findings import InvalidInputError, Level, grouped
 from verl_trgrpo.common.text import count_of, from_here, shorten, show
 from verl_trgrpo.runs.compose import DEFAULT_CONFIG
 from verl_trgrpo.runs.environment import TRAINER
@@ -169,12 +169,13 @@ def _validated(start: ScriptStart, options: ValidateOptions) -> CheckReport:
 
     constructed.begin()
     if start.line:
-        show(f"line {start.line}: python3 -m {start.module}, {count_of(len(start.overrides), 'override')}")
+        module = start.trainer.module if start.trainer else TRAINER
+        show(f"line {start.line}: python3 -m {module}, {count_of(len(start.overrides), 'override')}")
     try:
-        composed = compose(start.source, start.overrides)
+        composed = replace(compose(start.source, start.overrides), trainer=start.trainer)
     except InvalidInputError as error:
         raise InvalidInputError([*(each.message for each in start.findings), *error.messages]) from error
-    if start.module != TRAINER:
+    if start.trainer and not start.trainer.name:
         report = check.CheckReport(composed.config, (), None).with_findings(start.findings)
         show(report.findings_text())
         return report
@@ -182,7 +183,8 @@ def _validated(start: ScriptStart, options: ValidateOptions) -> CheckReport:
     found = [*start.findings, *check.early_findings(composed, need_files)]
     early = [finding.message for finding in found if finding.level is Level.ERROR]
     if early:
-        lines = [f"error ({len(early)})", *(f"  - {message}" for message in early)]
+        shown = grouped(early)
+        lines = [f"error ({len(shown)})", *(f"  - {message}" for message in shown)]
         show("\n".join([*lines, "", "checking the rest ...", ""]))
     report = check.check(composed, need_files, gpu_gb=options.gpu_gb).with_findings(start.findings)
     show(report.findings_text(early))

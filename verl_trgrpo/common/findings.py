@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import enum
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+
+# Findings with the same reason that are shown one by one, at most.
+_ALONE = 5
 
 
 class InvalidInputError(ValueError):
@@ -82,6 +86,21 @@ class Finding:
     def not_checked(cls, where: str, message: str) -> Finding:
         """Build a NOT_CHECKED finding: what could not be checked here, and why."""
         return cls(Level.NOT_CHECKED, where, message)
+
+
+def grouped(messages: Sequence[str]) -> list[str]:
+    """Return messages of the form "place: reason; remedy" with many of the same reason in one: a line for each place."""
+    by_reason: dict[str, list[tuple[str, str]]] = defaultdict(list)
+    for message in messages:
+        place, _, rest = message.partition(": ")
+        reason, _, remedy = rest.partition("; ")
+        by_reason[reason if remedy else message].append((message, f"{place}: {remedy}"))
+    found = []
+    for reason, each in by_reason.items():
+        many = len(each) > _ALONE and reason != each[0][0]
+        lines = "".join(f"\n    {line}" for _, line in each)
+        found += [f"{reason} ({len(each)} times):{lines}"] if many else [message for message, _ in each]
+    return found
 
 
 def messages_of(error: BaseException) -> list[str]:

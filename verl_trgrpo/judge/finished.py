@@ -112,6 +112,8 @@ def _has_other_unit(form: Form, wanted: Sequence[Form], question: Asked) -> bool
             each.number is None or (not each.number.percent and each.number.value == form.number.value)
             for each in wanted
         )
+    if "degrees" in question.asks and not form.unit and r"\pi" in form.text:
+        return any(dict(each.unit or ()).get("degree") for each in wanted)  # \frac{\pi}{3} for 60^\circ
     if not form.unit or any(each.unit for each in wanted) or any(name.startswith(UNKNOWN) for name, _ in form.unit):
         return False
     angles = {"radians": "radian", "degrees": "degree"}

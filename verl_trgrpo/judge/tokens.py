@@ -110,7 +110,9 @@ class AnswerLexer(Lexer):
                 yield from self._inner(match["text"])
             elif match["word"]:
                 kind = self.type_of(match["word"])
-                yield ("MATH" if kind == "WORD" and match["word"].lower() not in CHANGING_WORDS else kind), match[0]
+                is_product = match["word"] == "an" and text[match.end() : match.end() + 1] != " "  # an+b
+                unknown = kind == "WORD" and match["word"].lower() not in CHANGING_WORDS
+                yield ("MATH" if is_product or unknown else kind), match[0]
             elif match["sep"]:
                 yield "SEP", match[0].replace(ROW, ",")
             elif match["quantity"]:

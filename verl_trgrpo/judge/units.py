@@ -23,7 +23,7 @@ _SPELLINGS = (
     "mL ml milliliter millilitre 毫升 =0.001L", "gal gallon", "quart =0.25gal", "pint =0.125gal", "cup",
     "tablespoon tbsp =3teaspoon", "teaspoon tsp =1teaspoon", "hectare", "acre", "grain", "dollar usd buck =1dollar",
     "cent =0.01dollar", "euro eur", "gbp", "yen jpy 円", "yuan rmb cny 元", "won 원", "rouble ruble руб", "rupee inr rs",
-    "peso", "franc", "degree deg 度", "radian rad", "Hz hertz",
+    "peso", "franc", "degree deg 度 =60arcminute", "arcminute =1arcminute", "radian rad", "Hz hertz",
     "angstrom å Å =0.0000000001m", "am", "pm =0.000000000001m",
     "J joule =1J", "kJ kilojoule =1000J", "N newton", "W watt =1W", "kW kilowatt =1000W", "V volt", "A ampere amp",
     "K kelvin", "Pa pascal =1Pa", "kPa =1000Pa", "C coulomb", "F farad", "T tesla", "mol mole", "eV electronvolt", "erg",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
 import warnings
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -16,7 +15,7 @@ from omegaconf import DictConfig, ListConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
-from verl_trgrpo.common.findings import InvalidInputError, raise_invalid
+from verl_trgrpo.common.findings import InvalidInputError, grouped, raise_invalid
 from verl_trgrpo.common.foreign import check_no_alias, read_foreign, real_path
 from verl_trgrpo.common.secrets import password_problems, word_problems
 from verl_trgrpo.common.text import nearest
@@ -24,6 +23,7 @@ from verl_trgrpo.config import OWN_CONFIGS
 from verl_trgrpo.runs.hydra_messages import OF_WEIGHTS, hydra_message, option_hint
 from verl_trgrpo.runs.keys import MAIN_SECTIONS, flat, selected
 from verl_trgrpo.runs.overrides import added_keys, chosen_value, malformed, quoted, setting_problems
+from verl_trgrpo.runs.trainers import OtherTrainer, verl_directory
 
 DEFAULT_CONFIG = "trgrpo_trainer"
 
@@ -40,12 +40,14 @@ class ComposedRun:
         arguments: of ``python -m verl.trainer.main_ppo`` that compose the same.
         choices: option of each configuration group, such as ``algorithm``.
         added: keys that overrides add on purpose, with a plus; groups do not count.
+        trainer: that runs it; None for ``main_ppo``.
     """
 
     config: DictConfig
     arguments: tuple[str, ...]
     choices: Mapping[str, str] = field(default_factory=dict)
     added: frozenset[str] = frozenset()
+    trainer: OtherTrainer | None = None
 
     @cached_property
     def defaults(self) -> DictConfig:
@@ -54,7 +56,12 @@ class ComposedRun:
         A file of a job names no choices. It is compared with veRL's own defaults for its ``model_engine``.
         """
         if not self.is_job:
-            return defaults_of(self.choices)
+            found = defaults_of(self.choices)
+            if self.trainer:
+                found = found.copy()
+                with open_dict(found):
+                    found.merge_with(self.trainer.settings)
+            return found
         engine = str(selected(self.config, "model_engine"))
         known = (_verl_configs() / "model_engine" / f"{engine}.yaml").is_file()
         return _defaults("ppo_trainer", (("model_engine", engine),) if known else ())
@@ -234,18 +241,6 @@ def _recipe_file(source: str | Path) -> Path | None:
     return recipe.resolve()
 
 
-def verl_directory() -> Path:
-    """Return the directory of the installed veRL, without an import of it.
-
-    Raises:
-        InvalidInputError: veRL is not installed.
-    """
-    found = importlib.util.find_spec("verl")
-    if found is None or not found.submodule_search_locations:
-        raise InvalidInputError(['veRL is not installed; pip install "verl>=0.9.1,<0.10"'])
-    return Path(found.submodule_search_locations[0])
-
-
 def _verl_configs() -> Path:
     # By its directory: as a package Hydra would import it, and with it all of veRL.
     return verl_directory() / "trainer" / "config"
@@ -331,7 +326,7 @@ def _problems(folder: Path, name: str, overrides: Sequence[str], first: Exceptio
         elif not (found and choice.key_or_group in OF_WEIGHTS):  # which the missing algorithm would have brought along
             found += _choice_problems(folder, name, search, config, choice, options)
     found += dict.fromkeys(setting_problems(config, values, group_names(config.hydra.runtime.choices)))
-    return found or ([_message(folder, name, first)] if first else [])
+    return grouped(found) or ([_message(folder, name, first)] if first else [])
 
 
 def _choice_problems(

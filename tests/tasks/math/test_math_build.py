@@ -139,6 +139,20 @@ def test_a_rounded_ground_truth_is_marked_and_the_reward_reads_the_mark(tmp_path
     assert right(short, "1/3", rounded_gold=True) and not right(short, "2/3", rounded_gold=True)
 
 
+def test_a_source_with_natural_logarithms_is_marked_and_the_reward_reads_the_mark(tmp_path):
+    source = write(tmp_path / "deepscaler.json", [{"problem": "Find the area.", "answer": "\\log 2"}])
+
+    def paid(*options):
+        out = tmp_path / "_".join(["out", *options])
+        [row] = build(out, "--source", source, *options)["train.parquet"]
+        truth = row["reward_model"]["ground_truth"]
+        answers = (r"\boxed{\ln 2}", r"\boxed{\log_{10} 2}")
+        return [compute_score(row["data_source"], each, truth, row["extra_info"])["acc"] for each in answers]
+
+    assert paid() == [0.0, 1.0]
+    assert paid("--natural-log") == [1.0, 0.0]
+
+
 def problems(count):
     return [{"problem": f"What is {n} + 1?", "answer": str(n + 1)} for n in range(count)]
 

@@ -100,6 +100,7 @@ class DeepscalerOptions(BuilderOptions):
         context_column: column with the passage that the problem is about, likewise.
         limit: at most this many rows per file, drawn with the seed; all if left out.
         instruction: appended to each problem; empty for none.
+        natural_log: ``\\log`` without a base is the natural logarithm in this source, but for problems that name base 10.
     """
 
     source: str = "hf"
@@ -110,6 +111,7 @@ class DeepscalerOptions(BuilderOptions):
     context_column: str = ""
     limit: Annotated[int | None, "[1, inf)"] = None
     instruction: str = BOXED_INSTRUCTION
+    natural_log: bool = False
 
     def problems(self) -> list[str]:
         """Return a message if the source lacks a set."""
@@ -172,7 +174,7 @@ def build_deepscaler(options: DeepscalerOptions, progress: Progress = no_progres
     splits, found = {}, {}
     for name, place in places.items():
         problems, found[name] = choose_problems(name, place, options, progress)
-        splits["train" if name == _TRAIN else name] = [_row(each, name, options.instruction) for each in problems]
+        splits["train" if name == _TRAIN else name] = [_row(each, name, options) for each in problems]
     return data_set.write(splits, math_schema(), found)
 
 
@@ -217,16 +219,21 @@ def choose_problems(
     return chosen, read.counts(len(chosen), dropped)
 
 
-def _row(problem: Problem, name: str, instruction: str) -> dict[str, Any]:
+def _row(problem: Problem, name: str, options: DeepscalerOptions) -> dict[str, Any]:
     return build_row(
         data_source=name,
         prompt=[
             *([{"role": "system", "content": problem.system}] if problem.system else []),
-            {"role": "user", "content": f"{problem.text} {instruction}".strip()},
+            {"role": "user", "content": f"{problem.text} {options.instruction}".strip()},
         ],
         ability="math",
         ground_truth=problem.answers,
-        extra_info={"question": problem.text, "origin": problem.origin, "rounded_gold": is_rounded(problem.answers)},
+        extra_info={
+            "question": problem.text,
+            "origin": problem.origin,
+            "rounded_gold": is_rounded(problem.answers),
+            "natural_log": options.natural_log,
+        },
     )
 
 
@@ -235,7 +242,12 @@ def math_schema() -> "pa.Schema":
     import pyarrow as pa
 
     return arrow_schema(
-        [pa.field("question", pa.string()), pa.field("origin", pa.string()), pa.field("rounded_gold", pa.bool_())],
+        [
+            pa.field("question", pa.string()),
+            pa.field("origin", pa.string()),
+            pa.field("rounded_gold", pa.bool_()),
+            pa.field("natural_log", pa.bool_()),
+        ],
         ground_truth=pa.list_(pa.string()),  # also if all rows have one answer
     )
 
