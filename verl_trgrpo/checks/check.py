@@ -15,6 +15,7 @@ from verl_trgrpo.checks.files import missing_files, model_findings, module_findi
 from verl_trgrpo.checks.settings import key_findings, section_findings, type_findings
 from verl_trgrpo.checks.view import RunView
 from verl_trgrpo.common.findings import Finding, Level, grouped
+from verl_trgrpo.common.import_path import large_imports
 from verl_trgrpo.common.secrets import environment_secrets
 from verl_trgrpo.common.text import count_of
 from verl_trgrpo.data.prompts import own_agent_loops
@@ -192,7 +193,9 @@ def _about(finding: Finding, broken: Collection[str]) -> bool:
 
 def _stages() -> dict[str, tuple[Check, ...]]:
     """Return the checks: of each setting and file by itself, of veRL's dataclasses, and of rules between settings."""
-    import verl  # noqa: F401  # veRL's registries and the user's own modules come with it
+    with large_imports():
+        import verl  # registries, and the user's own modules
+        import verl.workers.config  # noqa: F401  # what the check of keys asks
 
     from verl_trgrpo.checks.algorithm import drift_findings, loss_findings
     from verl_trgrpo.checks.apart import APART

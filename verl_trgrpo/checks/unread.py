@@ -27,7 +27,7 @@ def unread_findings(view: RunView) -> list[Finding]:
     asked: dict[str, list[str]] = defaultdict(list)
     changed = [key for key, value in view.changed.items() if value not in (None, {}, [])]  # empty values
     for key in dict.fromkeys([*own, *changed]):
-        rows = [row for row in SWITCHES.values() if view.ignores(key) and row.covers(key)]
+        rows = [row for row in SWITCHES.values() if row.covers(key)] if view.ignores(key) else []
         if view.ignores(key) and not any(view[key] in row.off or row.findings(view) for row in rows):
             asked[key.rpartition(".")[0]].append(key)
     reported = {full(rule.key) for rule in RULES.values() if rule.findings(view)}
@@ -48,6 +48,6 @@ def unread_findings(view: RunView) -> list[Finding]:
 
 def _set_by_algorithm(view: RunView) -> frozenset[str]:
     """Return the keys that the file of the run's algorithm sets to another value than veRL's default."""
-    algorithm, defaults = view.choices.get("algorithm"), verl_defaults()
+    algorithm = view.choices.get("algorithm")
     settings = algorithm_settings(algorithm) if algorithm else {}
-    return frozenset(key for key in settings if view[key] and view[key] != resolved(defaults, key))
+    return frozenset(key for key in settings if view[key] and view[key] != resolved(verl_defaults(), key))

@@ -114,8 +114,14 @@ class RunView:
 
     def ignores(self, key: str) -> bool:
         """Return True for a dotted key that the trainer never reads."""
+        parts = key.split(".")
+        return any(".".join(parts[:end]) in self._ignored for end in range(1, len(parts) + 1))
+
+    @cached_property
+    def _ignored(self) -> frozenset[str]:
+        """Keys and sections that the trainer never reads."""
         unread: dict[str, list[str]] = key_table()["unread"]
-        return any(f"{key}.".startswith(f"{each}.") for each, names in unread.items() if self.trainer_name in names)
+        return frozenset(key for key, names in unread.items() if self.trainer_name in names)
 
     def compared(self, key: str) -> Any:
         """Return a setting as tables of checks compare it: a loss with token weights has the name of veRL's loss."""

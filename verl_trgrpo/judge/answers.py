@@ -140,8 +140,6 @@ def _read_choice(text: str) -> Form | None:
     if _MORE.match(value):
         return None
     letter = next(filter(None, match.group("a", "b", "c", "d", "e")))
-    if not letter.isupper() and not value:
-        return None
     return Form("choice", letter.upper(), items=(_read(value),) if value else ())
 
 

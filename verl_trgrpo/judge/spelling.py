@@ -73,8 +73,6 @@ def _is_function(name: str, match: re.Match[str]) -> bool:
 def _upright(match: re.Match[str]) -> str:
     r"""Return upright letters as what they stand for: a function, a letter such as `\mathrm{e}`, a formula, or words."""
     inner = re.sub(_SPACE, " ", match[2]).strip()
-    if _is_function(inner, match):
-        return rf"{match[1]}\{inner} "
     unit = "text|mu|Omega|circ" + "|cdot" * (
         re.search(r"[0-9}](?:\\[,;: ]|[ ~]){0,3}$", match.string[: match.start()]) is not None
     )

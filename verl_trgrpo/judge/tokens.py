@@ -32,7 +32,6 @@ _PIECE = re.compile(
 _WORD = re.compile(
     rf"(?P<word>[^\W\d_]{{2,}}(?:[-'’][^\W\d_]+)*|\b[aA]\b)|(?P<sep>[,;][{AND}{OR}]?)|(?P<open>\()|(?P<close>\))|(?P<formula>[^\s:])"
 )  # well-known; ,; (; ); n
-_JOINING = {"and": "," + AND, "or": "," + OR}
 _OPENS_CLAUSE = re.compile(
     rf"\((?:\\text\{{ ?(?:for|where|with|if|when)\b|{_LETTERS}(?:\\in|\\text\{{ ?(?:is|are|an?|real|constants?|arbitrary)\b))"
 )  # (c\text{ constant)}
@@ -127,9 +126,6 @@ class AnswerLexer(Lexer):
     def _inner(self, words: str) -> Iterator[tuple[str, str]]:
         """Yield what is in `\\text`: a letter or number is a formula."""
         for match in _WORD.finditer(words):
-            if match[0].lower() in _JOINING:
-                yield "SEP", _JOINING[match[0].lower()]
-                continue
             kind = {"sep": "SEP", "open": "_LP", "close": "_RP", "formula": "MATH"}.get(match.lastgroup or "")
             yield kind or self.type_of(match[0]), match[0]
 

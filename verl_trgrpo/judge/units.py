@@ -244,8 +244,6 @@ def in_base_units(unit: Unit) -> tuple[Fraction, Unit]:
 def multiplier(text: str) -> tuple[int, str] | None:
     """Return the factor and the rest of a text that begins with a number word such as ``million``."""
     word, _, rest = text.strip().partition(" ")
-    if word[:1] in MULTIPLIERS:
-        return MULTIPLIERS[word[0]], word[1:] + rest
     factor = MULTIPLIERS.get(word.rstrip(".,"), MULTIPLIERS.get(word.rstrip(".,").removesuffix("s")))
     return None if factor is None else (factor, rest)
 

@@ -42,12 +42,16 @@ OTHER_METHODS = {
         "TRL, ms-swift, slime, miles",
     ),
     "TIS": OtherMethod(
-        "is mismatch=tis with any algorithm, veRL's own weights", "veRL's decoupled_token_is at 0.9.1", "2026-11-28"
+        "is mismatch=tis with any algorithm, veRL's own weights",
+        "veRL's decoupled_token_is at 0.9.1, TRL's paper index at 0167b7d",
+        "2026-11-29",
+        "veRL, TRL, slime",
     ),
     "MIS": OtherMethod(
-        "is mismatch=mis with any algorithm, veRL's own weights and mask",
-        "veRL's decoupled_seq_is_rs at 0.9.1",
-        "2026-11-28",
+        "is mismatch=mis with any algorithm, veRL's own weights and mask of both sides; TRL masks ratios above a bound alone",
+        "veRL's decoupled_seq_is_rs at 0.9.1, TRL's paper index at 0167b7d",
+        "2026-11-29",
+        "veRL, TRL",
     ),
     "Unbiased KL": OtherMethod(
         "is actor_rollout_ref.actor.kl_loss_type=low_var_kl+ on policy; off policy it is weighed by the ratio with its gradient, "

@@ -147,8 +147,8 @@ def build_deepscaler(options: DeepscalerOptions, progress: Progress = no_progres
       Within a set, a problem that occurs again with the same answer is dropped; if the answers differ, all its copies
       are. Rows without an answer or with one that cannot be read are dropped, too. All are counted.
       A source directory has a file for each set: deepscaler, aime or aime2024, amc or amc2023, math, math500 or MATH-500,
-      minerva, olympiad_bench, svamp (.json, .jsonl, .jsonl.gz, .parquet, .arrow; in any case, with _, - or neither), not in a
-      directory named train; or copies of the hub's repositories. Other files are a warning.
+      minerva, olympiad_bench, svamp (.json, .jsonl, .jsonl.gz, .parquet, .arrow; in any case, with _, - or neither),
+      not in a directory named train; or copies of the hub's repositories. Other files are a warning.
       The download was not run against the hub itself so far; if it fails, download the sets and give --source.
 
     Returns:
