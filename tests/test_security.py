@@ -151,7 +151,7 @@ OPENINGS = {
     "curation/decontaminate.py": {"ParquetFile": OPENED},
     "data/renderer.py": {"from_pretrained from_pretrained hf_tokenizer hf_processor": LOOKED_AT},
     "data/rows.py": {"ParquetFile": OPENED},
-    "data/sources.py": {"load_dataset": "a data set of the hub, by its name", "from_file": LOOKED_AT},
+    "data/sources.py": {"load_dataset": "a data set of the hub, by its name"},
     "data/verl_files.py": {"ParquetFile": OPENED, "JsonDatasetReader read()": LOOKED_AT},
     "evaluation/adapter.py": {"from_pretrained " * 3 + "from_pretrained": "what veRL's merger has just written"},
     "evaluation/checkpoint.py": {"copytree": LOOKED_AT},

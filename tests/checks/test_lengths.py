@@ -161,10 +161,20 @@ def test_a_tokenizer_of_its_own_counts(prompts, tmp_path):
     ],
 )
 def test_prompts_that_are_rendered_elsewhere_are_not_compared(prompts, tmp_path, column, overrides, part):
-    found = prompts([chat(300, **column)], *overrides)
+    found = [each for each in prompts([chat(300, **column)], *overrides) if each.level is not Level.ERROR]
     assert {*summary(found)} == {(LIMIT, Level.NOT_CHECKED)} and part in found[0].message
     if "images" in column:
         assert shown_prompt(MODEL, f"data.train_files={tmp_path}/data.parquet") is None
+
+
+@pytest.mark.parametrize("column", ["images", "videos", "audios", "pictures"])
+def test_rows_that_a_model_of_text_cannot_read_are_errors_and_empty_columns_are_none(prompts, column):
+    own = ["data.image_key=pictures"] if column == "pictures" else []
+    found = prompts([chat(3, **{column: []}), chat(3, **{column: ["file:///a.mp4"]})], FILTER, *own)
+    errors = [each for each in found if each.level is Level.ERROR]
+    assert [each.where for each in errors] == ["data.train_files", "data.val_files"]
+    assert all("row 1: " in each.message and f"has {column}," in each.message for each in errors)
+    assert not [each for each in prompts([chat(3, **{column: []})] * 2, FILTER, *own) if each.level is Level.ERROR]
 
 
 def test_messages_of_several_parts_are_left_to_the_template(prompts):

@@ -2,6 +2,8 @@
 
 import gzip
 import json
+import subprocess
+import sys
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -206,3 +208,30 @@ def test_files_to_train_on_that_look_like_test_files_are_named(tmp_path, caplog,
     (tmp_path / name).write_text(json.dumps(row) + "\n")
     warn_of_test_files([tmp_path / name])
     assert (name in caplog.text) == bool(words) and words in caplog.text
+
+
+DAMAGED = """
+import random, sys
+from pathlib import Path
+from verl_trgrpo.data.sources import read_records
+path, draw, found = Path(sys.argv[1]), random.Random(0), set()
+whole = path.read_bytes()
+for _ in range(200):
+    content = bytearray(whole)
+    for _ in range(3):
+        content[draw.randrange(len(content))] = draw.randrange(256)
+    path.write_bytes(content)
+    try:
+        found.add(bool(list(read_records(path))))
+    except ValueError as error:
+        found.add(str(error).rpartition('; ')[2])
+print(sorted(map(str, found)))
+"""
+
+
+def test_a_damaged_arrow_file_is_refused_and_ends_no_process(tmp_path):
+    """Offsets that lead outside of a buffer would: the reader trusts its format."""
+    rows = [{"text": "what is " * (i % 5), "list": [{"a": i, "b": ["x"] * (i % 3)}]} for i in range(300)]
+    path = write(tmp_path / "a.arrow", rows)
+    done = subprocess.run([sys.executable, "-c", DAMAGED, str(path)], capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (0, "['True', 'get the file again']\n"), done.stderr

@@ -221,6 +221,7 @@ def _split_findings(key: str, files: Iterable[DataFile], prompts: RolloutPrompts
     for file in files:
         place = f"{key}={file.path}"
         try:
+            findings += [Finding.error(key, f"{place} {problem}") for problem in _unseen(file, prompts, config)]
             rows, unknown = _sample(file, config)
         except UnreadableFileError as error:
             return [Finding.error(key, f"{key}={error}")]
@@ -259,6 +260,18 @@ def _media_columns(file: DataFile, config: DictConfig) -> list[str]:
     """Return the columns of a file with images, videos or sounds, of which a prompt has more tokens than its messages say."""
     media = [str(config.data.get(f"{kind}_key") or f"{kind}s") for kind in ("image", "video", "audio")]
     return [name for name in media if name in file.schema.names]
+
+
+def _unseen(file: DataFile, prompts: RolloutPrompts, config: DictConfig) -> Iterator[str]:
+    """Yield a message for the first row with images, videos or sounds, if the model has no processor for them."""
+    media = _media_columns(file, config)
+    if not media or prompts.has_processor:
+        return
+    for number, row in enumerate(file.read(media)):
+        if found := next((name for name in media if row.get(name)), None):
+            reason = f"has {found}, for which the model has no processor: veRL ends when it reads such a row"
+            yield f"row {number}: {reason}; choose a model that has one, or remove {found} from the file"
+            return
 
 
 def first_prompt(view: RunView) -> dict[str, Any] | None:

@@ -232,6 +232,11 @@ class RolloutPrompts:
         self._tools = tool_schemas(config, TOOLS)
         self._filter_tools = tool_schemas(config, "data")
 
+    @cached_property
+    def has_processor(self) -> bool:
+        """Return whether the model has one for images, videos or sounds, by veRL's own function."""
+        return bool(ask_model("has processor", self._model))
+
     def turn(self) -> tuple[dict[int, str], dict[int, str]]:
         """Return the tokens that end a response, and those that the chat template writes behind an answer, with their texts.
 

@@ -60,9 +60,8 @@ class Renderer:
         from verl.utils.tokenizer import continuous_token_wiring, hf_processor
 
         self.tokenizer, options = open_tokenizer(model["tokenizer"], model["trust"]), dict(model["template"])
-        processor = hf_processor(
-            model["tokenizer"], **_options(model["tokenizer"], model["trust"])
-        )  # None for text alone
+        processor = hf_processor(model["tokenizer"], **_options(model["tokenizer"], model["trust"]))
+        self.has_processor = processor is not None  # which reads images, videos and sounds
         custom = options.pop("chat_template", None)
         for owner in (self.tokenizer, processor):
             if owner is not None and custom:
@@ -183,6 +182,7 @@ def _call(model: Mapping[str, Any], method: str, argument: Any, options: dict[st
 QUESTIONS: dict[str, Callable[..., Any]] = {
     "open": _open,
     "has template": lambda model: _renderer(model).has_template,
+    "has processor": lambda model: _renderer(model).has_processor,
     "thinking": lambda model: ends_in_think(_renderer(model).tokenizer, _renderer(model).options),
     "tokens": partial(_rendered, list),
     "lengths": partial(_rendered, len),
