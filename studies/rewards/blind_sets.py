@@ -45,7 +45,7 @@ def _table(about: dict[str, Any], cases: Sequence[dict[str, Any]]) -> Iterator[s
         if about["looked_at"]
         else ""
     )
-    yield f"{about['set'].capitalize()}, read blind at `{about['read']}` in {about['on']}. {looked_at}".strip()
+    yield f"{about['set'].capitalize()}, read blind at `{about['commit']}` in {about['on']}. {looked_at}".strip()
     yield ""
     yield f"| kind | {' | '.join(f'right paid, {name} | wrong paid, {name}' for name in READERS.values())} |"
     yield "|---|" + "---|" * 2 * len(READERS)

@@ -17,7 +17,7 @@ def test_verdicts_are_counted_by_kind_and_label(tmp_path):
         return {"kind": kind, "right": right, "paid": paid, "math_verify": other}
 
     rows = [
-        {"set": "five cases", "read": "abc", "on": "May", "looked_at": ""},
+        {"set": "five cases", "commit": "abc", "on": "May", "looked_at": ""},
         case("sets", True, True, False), case("sets", True, False, False), case("sets", False, False, True),
         case("units", False, True, False), case("units", False, False, False),
     ]  # fmt: skip
