@@ -111,6 +111,14 @@ def test_what_is_about_a_refused_word_is_not_reported(sound_run):
     assert not [each for each in report.findings if each.where == "data.train_files"]
 
 
+def test_many_unknown_keys_are_shown_once_and_do_not_end_the_round(sound_run, capsys):
+    words = [f"trainer.mine{number}=1" for number in range(7)]
+    assert main(["validate", "trgrpo_trainer", *sound_run, *words, f"{ROLLOUT}.n=1"]) == 1
+    told = capsys.readouterr().out
+    assert [told.count(word.partition("=")[0]) for word in words] == [1] * 7
+    assert told.count(f"  - {ROLLOUT}.n=1") == 1
+
+
 def test_six_mistakes_in_one_command_are_one_round(sound_run, capsys):
     words = ["data.train_fils=x", f"{ROLLOUT}.n=five", "data.val_files=/no/val.parquet", f"{MODEL}=/no/model"]
     words += [

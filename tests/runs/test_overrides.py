@@ -235,7 +235,7 @@ def test_fifty_foreign_keys_are_one_problem_with_an_answer_for_each():
     words = [*(f"retriever.option_{number}=1" for number in range(49)), "actor_rollout_ref.rollout.n_val=8"]
     with pytest.raises(InvalidInputError) as raised:
         compose("trgrpo_trainer", words)
-    [message] = raised.value.messages
-    _, *answers = message.splitlines()
+    assert len(raised.value.messages) == len(words)
+    _, *answers = str(raised.value).splitlines()
     assert [answer.split(":")[0].strip() for answer in answers] == [word.partition("=")[0] for word in words]
     assert "val_kwargs.n" in answers[-1] and all("no counterpart is known" in answer for answer in answers[:-1])

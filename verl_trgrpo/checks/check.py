@@ -45,10 +45,9 @@ class CheckReport:
     first_prompt: dict[str, Any] | None = field(default=None, compare=False)
     memory: tuple[str, ...] = field(default=(), compare=False)
 
-    def messages(self, level: Level, printed: Collection[str] = ()) -> list[str]:
-        """Return the messages of one level without those that are `printed` already; many with the same reason are one."""
-        found = [finding.message for finding in self.findings if finding.level is level]
-        return grouped([message for message in found if message not in printed])
+    def messages(self, level: Level) -> list[str]:
+        """Return the messages of one level."""
+        return [finding.message for finding in self.findings if finding.level is level]
 
     @property
     def ok(self) -> bool:
@@ -78,9 +77,9 @@ class CheckReport:
         """
         lines = []
         for level in Level:
-            if found := self.messages(level, printed):
+            if found := grouped([message for message in self.messages(level) if message not in printed]):
                 lines += [f"{level.value} ({len(found)})", *(f"  - {message}" for message in found), ""]
-        errors, warnings, unchecked = (len(self.messages(level)) for level in Level)
+        errors, warnings, unchecked = (len(grouped(self.messages(level))) for level in Level)
         summary = count_of(errors, "error") if errors else "no errors"
         return "\n".join([*lines, f"{summary}, {count_of(warnings, 'warning')}, {unchecked} not checked"])
 

@@ -12,11 +12,12 @@ _ALONE = 5
 
 
 class InvalidInputError(ValueError):
-    """Report one or more problems with input; the message lists them, `messages` holds them separately."""
+    """Report one or more problems with input; the message lists them, `grouped`, and `messages` holds them separately."""
 
     def __init__(self, messages: Sequence[str]) -> None:
         self.messages = list(messages)
-        lines = self.messages if len(self.messages) == 1 else [f"{len(self.messages)} problems:", *self.messages]
+        shown = grouped(self.messages)
+        lines = shown if len(shown) == 1 else [f"{len(shown)} problems:", *shown]
         super().__init__("\n- ".join(lines))
 
 

@@ -15,7 +15,7 @@ from omegaconf import DictConfig, ListConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
-from verl_trgrpo.common.findings import InvalidInputError, grouped, raise_invalid
+from verl_trgrpo.common.findings import InvalidInputError, raise_invalid
 from verl_trgrpo.common.foreign import check_no_alias, read_foreign, real_path
 from verl_trgrpo.common.secrets import password_problems, word_problems
 from verl_trgrpo.common.text import nearest
@@ -347,7 +347,7 @@ def _problems(folder: Path, name: str, overrides: Sequence[str], first: Exceptio
         elif not (found and choice.key_or_group in OF_WEIGHTS):  # which the missing algorithm would have brought along
             found += _choice_problems(folder, name, search, config, choice, options)
     found += dict.fromkeys(setting_problems(config, values, group_names(config.hydra.runtime.choices)))
-    return grouped(found) or ([_message(folder, name, first)] if first else [])
+    return found or ([_message(folder, name, first)] if first else [])
 
 
 def _choice_problems(
