@@ -373,7 +373,7 @@ def test_the_command_judges_a_file_of_verls_logger(tmp_path, capsys):
     lost = sound | {"actor/grad_norm": None}
     assert main(logged(path, [sound] * 3 + [lost] * 2, tail='{"step": 6, "da')) == 1
     output = capsys.readouterr().out
-    assert output.startswith("stands  update is not finite since step 4 (actor/grad_norm nan, 2 of 5 values)")
+    assert output.startswith("active  update is not finite since step 4 (actor/grad_norm nan, 2 of 5 values)")
     assert output.endswith("5 steps, the last is 5: 1 signal\n")
 
 
@@ -391,7 +391,7 @@ def test_names_of_another_trainer_are_not_judged(tmp_path, capsys):
     for names in (["foo"], ["grad_norm", "frac_reward_zero_std", "loss"]):
         assert main(logged(tmp_path / "metrics.jsonl", [dict.fromkeys(names, 0.0)] * 50)) == 3
         output = capsys.readouterr().out
-        assert "nothing here can be judged" in output and names[0] in output and "no signals" not in output
+        assert "nothing can be judged" in output and names[0] in output and "no signals" not in output
     assert main(logged(tmp_path / "metrics.jsonl", [{"critic/score/mean": 0.4 + i % 3 / 100} for i in range(50)])) == 0
     told = capsys.readouterr().out
     assert all(name in told for name in ("validation", "gradient", "entropy", "length of responses", "time of a step"))
@@ -400,17 +400,17 @@ def test_names_of_another_trainer_are_not_judged(tmp_path, capsys):
 def test_the_exit_code_counts_what_came_and_went_by_its_share(tmp_path, capsys):
     path, sound, lost = tmp_path / "metrics.jsonl", {"actor/grad_norm": 0.5}, {"actor/grad_norm": None}
     assert main(logged(path, [lost, sound] * 30)) == 1
-    assert "stands  update is not finite since step 1 (actor/grad_norm nan, 30 of 60 values)" in capsys.readouterr().out
+    assert "active  update is not finite since step 1 (actor/grad_norm nan, 30 of 60 values)" in capsys.readouterr().out
     assert main(logged(path, [lost, sound] * 30 + [sound] * 20)) == 1
     assert (
-        "lost    update is not finite in steps 1 to 59 (actor/grad_norm nan, 30 of 80 values)"
+        "lasted  update is not finite in steps 1 to 59 (actor/grad_norm nan, 30 of 80 values)"
         in capsys.readouterr().out
     )
     assert main(logged(path, [sound] * 30 + [lost] + [sound] * 30)) == 0
     output = capsys.readouterr().out
-    assert "over    update is not finite in step 31 " in output and "optim.lr" not in output
+    assert "ended   update is not finite in step 31 " in output and "optim.lr" not in output
     assert main(logged(path, [sound, lost] * 30 + [sound, lost, sound, lost])) == 1
-    assert "stands  update is not finite since step 2 " in capsys.readouterr().out
+    assert "active  update is not finite since step 2 " in capsys.readouterr().out
 
 
 def test_the_validation_before_the_first_step_counts_as_none(tmp_path, capsys):

@@ -59,12 +59,13 @@ class CheckReport:
         found = sorted([*more, *self.findings], key=lambda each: [*Level].index(each.level))
         return replace(self, findings=tuple(found))
 
-    def beside(self, refused: Mapping[str, str]) -> CheckReport:
+    def beside(self, refused: Mapping[str, str], overrides: Sequence[str] = ()) -> CheckReport:
         """Return the report of a run whose overrides of some keys were left out, with the messages that refuse them as errors.
 
-        What is about these keys, or about those that the messages name in their place, is not known.
+        Findings about these keys are left out, and findings about a key that a message proposes, unless `overrides` set it.
         """
         meant = {key for message in refused.values() for key in re.findall(r"did you mean \+?([\w.]+)\?", message)}
+        meant -= {word.lstrip("+~").partition("=")[0] for word in overrides}
         found = [each for each in self.findings if not _about(each, {*refused, *meant})]
         errors = [Finding.error(key, message) for key, message in refused.items()]
         return replace(self, findings=(*errors, *found), total_steps=None) if refused else self

@@ -58,4 +58,4 @@ def weight_lines(steps: Sequence[Step]) -> list[str]:
     head = f"token weights        {mean:.2f} +- {deviation:.2f}: "
     if deviation < _EQUAL_WEIGHTS * mean:
         return [f"{head}nearly equal, so this run cannot tell TR-GRPO from GRPO with a constant factor"]
-    return [f"{head}tokens with p < 0.25 make {plain:.0%} of the gradient proxy, weighted {weighted:.0%}"]
+    return [f"{head}tokens with p < 0.25 have {plain:.0%} of the gradient proxy, {weighted:.0%} with the weights"]
