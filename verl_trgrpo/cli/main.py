@@ -35,7 +35,7 @@ COMMANDS = {
     "export": ("models.export", "write a checkpoint as a Hugging Face directory with a model card"),
     "data build": ("data.build", ""),  # of each task, see `commands`
     "data check": ("data.check", "check that Parquet files have what veRL and the rewards need"),
-    "data decontaminate": ("data.decontaminate", "find train rows that also occur in test files; write a file without them"),
+    "data decontaminate": ("data.decontaminate", "find train rows that are also in test files; write a file without these rows"),
     "search index": ("search.index", "build an index of a corpus of passages"),
     "search serve": ("search.serve", "serve an index over HTTP in Search-R1's protocol"),
 }  # fmt: skip
