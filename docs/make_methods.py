@@ -1,31 +1,55 @@
-"""Write the list of methods that have no word of ``algorithm=`` into docs/related_methods.md.
+"""Write what is said of methods that have no word of ``algorithm=`` into docs/related_methods.md.
 
 .venv/bin/python docs/make_methods.py
 """
 
 from __future__ import annotations
 
+import re
 import textwrap
 from pathlib import Path
 
-from verl_trgrpo.runs.other_methods import OTHER_METHODS
+from verl_trgrpo.runs.other_methods import OTHER_METHODS, OtherMethod
 
 PAGE = Path(__file__).parent / "related_methods.md"
-BEGIN, END = "<!-- other methods: begin -->\n\n", "\n<!-- other methods: end -->"
+HEAD = "| method | other trainers | here | answer | compared with |\n|---|---|---|---|---|\n"
 
 
 def made(text: str) -> str:
-    """Return the page `text` with the list that the table gives."""
-    before, _, rest = text.partition(BEGIN)
-    _, _, after = rest.partition(END)
-    return f"{before}{BEGIN}{''.join(map(_bullet, OTHER_METHODS))}{END}{after}"
+    """Return the page `text` with the table of methods that other trainers have, and the list of all others."""
+    elsewhere = {name: method for name, method in OTHER_METHODS.items() if method.trainers}
+    text = _between(text, "table", HEAD + "".join(_row(*each) for each in elsewhere.items()))
+    return _between(text, "list", "".join(_bullet(*each) for each in OTHER_METHODS.items() if each[0] not in elsewhere))
 
 
-def _bullet(name: str) -> str:
-    method = OTHER_METHODS[name]
-    compared = f", compared {method.compared}" if method.compared else ""
-    line = f"- **{name}** {method.answer} ({method.source}{compared})."
+def kind(method: OtherMethod) -> str:
+    """Return ``word`` for words of the configuration, ``lines`` for lines of one's own, else ``no``."""
+    if method.program:
+        return "word, in part" if re.search(r"=\w", method.answer) else "no"
+    if "docs/write_your_own.md" in method.answer:
+        return "lines"
+    return "word" if method.answer.startswith("is ") else "no"
+
+
+def _between(text: str, part: str, new: str) -> str:
+    begin, end = (f"<!-- other methods, {part}: {side} -->" for side in ("begin", "end"))
+    before, _, rest = text.partition(begin)
+    return f"{before}{begin}\n\n{new}\n{end}{rest.partition(end)[2]}"
+
+
+def _row(name: str, method: OtherMethod) -> str:
+    here = f"{kind(method)} | {method.answer.removeprefix('is ')}"
+    return f"| {name} | {method.trainers} | {here} | {_compared(method)} |\n"
+
+
+def _bullet(name: str, method: OtherMethod) -> str:
+    line = f"- **{name}** {method.answer} ({_compared(method)})."
     return textwrap.fill(line, 130, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False) + "\n"
+
+
+def _compared(method: OtherMethod) -> str:
+    program = f"; tried by `{method.program}`" if method.program else ""
+    return f"{method.source}, compared {method.compared}{program}"
 
 
 if __name__ == "__main__":

@@ -102,6 +102,36 @@ def test_a_recipe_that_is_not_yaml_is_one_line_with_the_place(tmp_path, capsys, 
     assert output.count("\n") == 1 and "mine.yaml, line 4" in output
 
 
+def test_what_is_about_a_refused_word_is_not_reported(sound_run):
+    refused = {"data.train_file": "data.train_file: unknown key; did you mean data.train_files?"}
+    report = validate("trgrpo_trainer", [*sound_run, "data.train_files=/no/file.parquet", f"{ROLLOUT}.n=1"]).beside(
+        refused
+    )
+    assert summary(report.findings)[:2] == [("data.train_file", Level.ERROR), (f"{ROLLOUT}.n", Level.ERROR)]
+    assert not [each for each in report.findings if each.where == "data.train_files"]
+
+
+def test_many_unknown_keys_are_shown_once_and_do_not_end_the_round(sound_run, capsys):
+    words = [f"trainer.mine{number}=1" for number in range(7)]
+    assert main(["validate", "trgrpo_trainer", *sound_run, *words, f"{ROLLOUT}.n=1"]) == 1
+    told = capsys.readouterr().out
+    assert [told.count(word.partition("=")[0]) for word in words] == [1] * 7
+    assert told.count(f"  - {ROLLOUT}.n=1") == 1
+
+
+def test_six_mistakes_in_one_command_are_one_round(sound_run, capsys):
+    words = ["data.train_fils=x", f"{ROLLOUT}.n=five", "data.val_files=/no/val.parquet", f"{MODEL}=/no/model"]
+    words += [
+        "trainer.n_gpus_per_node=8",
+        f"{ROLLOUT}.tensor_model_parallel_size=3",
+        f"{ACTOR}.ppo_mini_batch_size=999",
+    ]
+    assert main(["validate", "trgrpo_trainer", *sound_run, *words]) == 1
+    told = capsys.readouterr().out
+    for word in (*words[:4], *words[5:]):
+        assert told.count(f"  - {word.partition('=')[0]}") == 1, word
+
+
 def test_missing_files_are_named_before_anything_heavy_is_imported(tmp_path):
     program = (
         "import sys\nfrom verl_trgrpo.cli.main import main\nfrom verl_trgrpo.checks import check as checks\n"
@@ -110,7 +140,7 @@ def test_missing_files_are_named_before_anything_heavy_is_imported(tmp_path):
         f"checks.check = check\nsys.exit(main(['validate', {PUZZLES!r}]))"
     )
     ended = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True)
-    assert ended.returncode == 7 and "data/kk/train.parquet" in ended.stderr, ended.stderr
+    assert ended.returncode == 7 and "data/kk/train.parquet" in ended.stdout, ended.stderr
 
 
 def test_what_cannot_be_composed_is_wrong_input(capsys):

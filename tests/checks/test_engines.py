@@ -15,7 +15,7 @@ from verl_trgrpo.checks.view import SPLITS, RunView
 from verl_trgrpo.common.findings import Level
 from verl_trgrpo.runs.keys import flat
 
-ACTOR, ROLLOUT, MODEL = (f"actor_rollout_ref.{name}" for name in ("actor", "rollout", "model"))
+ACTOR, REF, ROLLOUT, MODEL = (f"actor_rollout_ref.{name}" for name in ("actor", "ref", "rollout", "model"))
 ENGINES = ("megatron", "torchtitan", "veomni")
 # 64 prompts of 8 responses, 32 prompts an update, 8 GPUs, of which 2 share a response.
 SOUND = [
@@ -97,6 +97,23 @@ def test_a_planted_mistake_is_named_with_every_engine(engine, plant, where, leve
 def test_gpus_that_share_a_response_divide_all_gpus(engine, key, size):
     [found] = findings(view_of(engine, f"{ACTOR}.{key}={size}"))
     assert found.level is Level.ERROR and "8 GPUs" in found.message and f"{key}={size}" in found.message
+
+
+@pytest.mark.parametrize(
+    "given",
+    ["tensor_model_parallel_size=4", "pipeline_model_parallel_size=2", "context_parallel_size=2", "expert_model_parallel_size=2",
+     "dynamic_context_parallel=true"],
+)  # fmt: skip
+def test_the_reference_model_has_megatrons_groups_of_the_actor(given):
+    """veRL's engine returns early where another one of the process, the reference model's, has made the groups."""
+    own, reference = (
+        f"{REF}.megatron.{given}",
+        [f"{ACTOR}.use_kl_loss=true", f"{REF}.log_prob_micro_batch_size_per_gpu=8"],
+    )
+    [found] = findings(view_of("megatron", own, *reference))
+    assert found.where == own.partition("=")[0] and found.level is Level.ERROR
+    assert [each.level for each in findings(view_of("megatron", own))] == [Level.WARNING]  # there is no reference model
+    assert findings(view_of("megatron", *reference)) == []
 
 
 def test_torchtitan_is_told_all_gpus():

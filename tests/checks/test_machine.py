@@ -154,6 +154,7 @@ CONTENTS = "actor_rollout_ref.actor.checkpoint.save_contents"
         (["trainer.max_actor_ckpt_to_keep=2"], 2 * 12),
         (["trainer.max_actor_ckpt_to_keep=5"], 5 * 12),
         (["trainer.max_actor_ckpt_to_keep=null"], 10 * 12),
+        (["trainer.max_actor_ckpt_to_keep=0"], 10 * 12),
         (["trainer.max_actor_ckpt_to_keep=5", "trainer.total_training_steps=8"], 2 * 12),
         (["trainer.max_actor_ckpt_to_keep=2", "actor_rollout_ref.model.lora_rank=8"], 2 * 4),
         (["trainer.max_actor_ckpt_to_keep=2", f"{CONTENTS}=[model,hf_model,extra]"], 2 * (4 + 2)),

@@ -1,8 +1,11 @@
 """One case for each row of the table of rules between settings."""
 
+import inspect
 import re
 
 import pytest
+from verl.trainer import main_ppo_v0
+from verl.trainer.ppo.ray_trainer import RayPPOTrainer
 
 from tests.checks.validation import already_set, summary
 from tests.conftest import composed
@@ -218,6 +221,17 @@ RIGHT = (
 
 def test_every_rule_has_a_case():
     assert CASES.keys() == RULES.keys()
+
+
+@pytest.mark.parametrize("trainer", ["trainer.use_v1=true", "trainer.use_v1=false"])
+@pytest.mark.parametrize("word", ["tis", "mis", "icepop"])
+def test_a_word_of_mismatch_that_a_bypass_silences_is_named_in_both_trainers(trainer, word):
+    """The trainer before v1 sets another loss in its driver, after the workers were built."""
+    view = RunView(composed([f"mismatch={word}", f"{CORRECTION}.bypass_mode=true", trainer]))
+    assert [each.where for each in RULES["importance_not_corrected"].findings(view)] == [f"{CORRECTION}.rollout_is"]
+    assert inspect.getsource(RayPPOTrainer.fit).count("apply_bypass_mode(") == 1
+    started = inspect.getsource(main_ppo_v0)
+    assert started.index("trainer.init_workers()") < started.index("trainer.fit()")
 
 
 @pytest.mark.parametrize("name", CASES)

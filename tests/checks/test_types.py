@@ -62,7 +62,7 @@ def test_the_message_has_value_reason_and_default():
 def test_all_values_that_verl_takes_as_well_are_right():
     right = [
         f"{ROLLOUT}.temperature=1", f"{ACTOR}.entropy_coeff=0", "trainer.logger=tracking", f"{ACTOR}.clip_ratio_c=5",
-        "trainer.max_actor_ckpt_to_keep=null", "trainer.experiment_name=2024", "+trainer.by_step={1:a,2:{3:b}}",
+        "trainer.max_actor_ckpt_to_keep=0", "trainer.experiment_name=2024", "+trainer.by_step={1:a,2:{3:b}}",
         "data.seed=-1", f"{ROLLOUT}.top_k=0", f"{ACTOR}.optim.betas=[0.9,1]", f"{ACTOR}.optim.optimizer=SGD",
         f"{ACTOR}.clip_ratio_high=null", f"{ACTOR}.optim.lr_warmup_steps=null", "data.train_files=[a,b]",
         "actor_rollout_ref.model.exclude_modules=[a,b]", "actor_rollout_ref.model.target_modules=[a,b]",

@@ -3,6 +3,7 @@
 import ast
 import math
 import re
+import statistics
 import subprocess
 import sys
 from pathlib import Path
@@ -99,6 +100,7 @@ print(make_shaping("certain_and_rare").inputs)
 groups, mask = numpy.array(["a", "b", "a", "a", "b"]), torch.tensor([[1.0, 1.0]] * 4 + [[1.0, 0.0]])
 rewards = torch.tensor([[0.0, 3.0], [0.0, 1.0], [0.0, 1.0], [0.0, 7.0], [2.0, 0.0]])
 print(get_adv_estimator_fn("median")(token_level_rewards=rewards, response_mask=mask, index=groups, config=None)[0].tolist())
+print(get_adv_estimator_fn("prompt_mean")(token_level_rewards=rewards, response_mask=mask, index=groups, config=None)[0].tolist())
 config = SimpleNamespace(clip_ratio=0.2, global_batch_info={{}})
 old, new = torch.tensor([[0.5, 0.4]]).log(), torch.tensor([[0.6, 0.9]]).log()
 loss, metrics = get_policy_loss_fn("quadratic")(old, new, torch.tensor([[2.0, 5.0]]), torch.tensor([[1.0, 0.0]]), config=config)
@@ -143,12 +145,12 @@ def printed(tmp_path_factory):
     directory = tmp_path_factory.mktemp("own")
     (directory / "my_methods.py").write_text("\n\n".join(python_blocks("write_your_own.md")))
     code = (OWN + RECIPES).format(directory=str(directory))
-    lines = run_fresh(code, {"VERL_USE_EXTERNAL_MODULES": "my_methods"}).out.splitlines()[-11:]
+    lines = run_fresh(code, {"VERL_USE_EXTERNAL_MODULES": "my_methods"}).out.splitlines()[-12:]
     return [ast.literal_eval(line) for line in lines]
 
 
 def test_recipes_are_their_formulas(printed):
-    luspo, f_grpo, wapo, near, without, truncated, same = printed[4:]
+    luspo, f_grpo, wapo, near, without, truncated, same = printed[5:]
     assert luspo == [2, 2, 3, 3, 3] and wapo == [1, 1, 0, 0, 0] and without == [0, 1, 1, 0, 0]
     assert f_grpo == [0.75**2] * 5
     assert truncated == [1.0] * 5, "on policy"
@@ -157,9 +159,15 @@ def test_recipes_are_their_formulas(printed):
 
 
 def test_methods_of_one_s_own_give_what_their_formulas_say(printed):
-    weights, inputs, advantages, quadratic = printed[:4]
+    weights, inputs, advantages, prompt_mean, quadratic = printed[:5]
     assert weights == pytest.approx([0.3, 0.65, 1.0])
     assert inputs == ("probs", "entropy", "advantages")
     assert advantages == [[0, 0], [-0.5, -0.5], [-2, -2], [4, 4], [0.5, 0]]
+    # Rewards 3, 1, 7 with 6 tokens and 1, 2 with 3; two prompts.
+    std = statistics.stdev([3, 1, 7]), statistics.stdev([1, 2])
+    expected = [(r - mean) / std[group] / tokens / 2 for r, mean, group, tokens in
+                [(3, 11 / 3, 0, 6), (1, 1.5, 1, 3), (1, 11 / 3, 0, 6), (7, 11 / 3, 0, 6), (2, 1.5, 1, 3)]]  # fmt: skip
+    for row, value in zip(prompt_mean, expected, strict=True):
+        assert row == pytest.approx([value, value if row is not prompt_mean[4] else 0], abs=1e-5)
     weight = 0.3 + 0.7 * (1 - math.cos(math.pi * 0.6)) / 2
     assert quadratic == pytest.approx([weight * (-2 * 1.2 + 2 * 0.2**2 / (2 * 0.2)), weight])

@@ -156,6 +156,8 @@ TRIVIAL = {
 }  # fmt: skip
 FORMULAS = {
     "letters": ("Factor $x^2-2x-15$.", "(x-5)(x+3)", "x^2-2x-15"),
+    "one term": ("What is the area?", "3R^2", r"R^2\cdot3\cdot1"),
+    "a power": ("How many are there?", "2^{k-1}", r"2^{k-1}\cdot1"),
     "a root": (r"Find $\sqrt{54}\cdot\sqrt{32}\cdot\sqrt6$.", r"72\sqrt2", r"\sqrt{54}\cdot\sqrt{32}\cdot\sqrt6"),
     "a value": (r"Find $\tan 75^\circ$.", r"2+\sqrt3", r"\tan 75^\circ"),
     "pi": (r"Find the area of the circle with $r=\sqrt{12}$.", r"12\pi", r"\pi(\sqrt{12})^2"),

@@ -289,8 +289,19 @@ KINDS = {
         ("12", r"\text{There are } 12 \text{ ways}"), ("12", r"\text{The minimum value is } 12"),
         ("12", r"\text{the value of } x \text{ is } 12"), ("x+1", r"\text{The remainder is } x+1"), ("12", r"\text{It is }12"),
         (r"\text{conditionally convergent}", r"\text{converges conditionally}"),
+        (r"\text{Bob}", r"\text{Bob finished first}"), (r"\text{the first player}", r"\text{The first player wins}"),
+        (r"\text{Wednesday}", r"\text{It falls on a Wednesday}"), (r"\text{July 4, 1976}", r"\text{July } 4, 1976"),
+        (r"6 \text{ red and } 4 \text{ blue}", r"\text{6 red and 4 blue}"),
+        (r"6 \text{ red and } 4 \text{ blue}", r"4\text{ blue and }6\text{ red}"), (r"22.5^\circ", r"22^\circ30'"),
+        (r"22.5^\circ", r"(\frac{45}{2})^\circ"), (r"f(n)=an+b", r"f(n)=an+b \text{ for arbitrary integers } a, b"),
         (r"\text{undefined}", r"\text{The slope is undefined}"), (r"\text{tangent}", r"\text{The line is tangent}"),
     ], [
+        (r"\text{Bob}", r"\text{Alice finished first}"), (r"\text{Bob}", r"\text{Bob finished last}"),
+        (r"\text{Bob}", r"\text{Bob did not finish first}"), (r"\text{Wednesday}", r"\text{It falls on a Thursday}"),
+        (r"\text{July 4, 1976}", r"\text{July } 5, 1976"), (r"\text{July 4, 1976}", r"\text{July } 4"),
+        (r"6 \text{ red and } 4 \text{ blue}", r"4\text{ red and }6\text{ blue}"), ("6", r"6\text{ red and }4\text{ blue}"),
+        (r"6 \text{ red and } 4 \text{ blue}", r"6\text{ red and }4\text{ green}"), ("10", r"\text{6 red and 4 blue}"),
+        (r"22.5^\circ", r"22^\circ3'"), ("22", r"22^\circ30'"), (r"22.5^\circ", r"(\frac{45}{4})^\circ"),
         (r"3\nmid n", r"3\mid n"), (r"3\nmid n", "n=3k"),
         (r"n \text{ is not divisible by } 3", r"n \text{ is divisible by } 3"), (r"n\not\equiv0\pmod3", r"n\equiv1\pmod3"),
         (r"1 \text{ if } p=3, 0\text{ otherwise}", r"\begin{cases}1 & \text{otherwise}\\0 & \text{otherwise}\end{cases}"),
@@ -392,7 +403,8 @@ def test_every_rule_has_an_example():
 
 
 @pytest.mark.parametrize("gold", [
-    "so the answer is unclear", "the value is unknown to us", "the proof is left to the reader", "there is something wrong here",
+    "so the answer is unclear", "answers may vary", "Unclear for n=1",
+    "the value is unknown to us", "the proof is left to the reader", "there is something wrong here",
     "the claim is proved for all n", "the result is rather hard to tell", "The area is quite large and the volume is small",
 ])  # fmt: skip
 def test_a_ground_truth_of_prose_is_not_understood(gold):

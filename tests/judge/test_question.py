@@ -29,6 +29,16 @@ ASKED = {
     "a unit that is not asked": ("How long is it?", "12", [r"12\text{ cm}"], []),
     "radians": (r"Find the angle in radians.", r"\frac{\pi}{3}", [r"\frac{\pi}{3}", r"\frac\pi3\text{ radians}"], [r"60^\circ"]),
     "degrees in radians": (r"Convert $60^\circ$ to radians.", r"\frac{\pi}{3}", [r"\frac\pi3"], [r"60^\circ"]),
+    "degrees": ("What is the angle, in degrees?", r"60^\circ", ["60", r"60^\circ"], [r"\frac\pi3"]),
+    "names of a pair": ("Find the pair $(x,y)$.", "(2,5)", ["y=5, x=2", "x=2, y=5"], ["y=2, x=5", "x=5, y=2"]),
+    "names of no pair": ("Find the point.", "(2,5)", ["x=2, y=5"], ["y=5, x=2"]),
+    "an order as a chain": ("List them in increasing order.", "2, 3, 7", ["2<3<7"], ["2<7<3", "7>3>2", "2<3"]),
+    "a ranking as a chain": ("Rank them.", "C, A, B", ["C<A<B"], ["A<B<C"]),
+    "a chain where no order is asked": ("Find the prime factors.", "2, 3, 7", ["2,3,7"], ["2<3<7"]),
+    "two constants in a sequence": (
+        r"Find all $f$ with $f(n+1)+f(n-1)=2f(n)$.", r"f(n)=an+b \text{ for arbitrary integers } a, b",
+        [r"f(n)=cn+d \text{ with } c,d\in\mathbb{Z}"], [r"f(n)=cn+c", "f(n)=an"],
+    ),
     "radians in degrees": (r"Convert $\frac\pi3$ to degrees.", "60", [r"60^\circ"], [r"\frac\pi3"]),
     "no percentage": ("How many zebras are there?", "42", ["42"], [r"42\%"]),
     "a percentage": ("What percent is it?", "42", ["42", r"42\%"], [r"0.42\%"]),
@@ -66,6 +76,12 @@ def test_the_source_of_a_gold_may_say_that_its_logarithms_are_natural():
     for natural in (False, True):
         assert judge_answer(r"\boxed{\ln 2}", r"\log 2", natural_log=natural).right == natural
         assert judge_answer(r"\boxed{\log_{10} 2}", r"\log 2", natural_log=natural).right != natural
+
+
+@pytest.mark.parametrize("question", ["Find the common logarithm of 2.", r"What is $\log_{10} 2$ in terms of $\log$?"])
+def test_a_question_that_names_base_10_decides_against_its_source(question):
+    assert judge_answer(r"\boxed{\log_{10} 2}", r"\log 2", question, natural_log=True).right
+    assert not judge_answer(r"\boxed{\ln 2}", r"\log 2", question, natural_log=True).right
 
 
 PARTS = "Solve it. What are all solutions?"
@@ -121,4 +137,3 @@ def test_wordings_are_recognised(name, text):
 
 def test_plain_questions_ask_for_nothing():
     assert read_question("What is the largest prime factor of $n!$ in order to win?").asks == frozenset()
-    assert (read_question("What is it in base 7?").base, read_question("How many?").base) == (7, 0)

@@ -189,6 +189,26 @@ PHASE = {
 }
 
 
+@pytest.mark.parametrize(
+    "said",
+    ["pyarrow.lib.ArrowInvalid: Parquet magic bytes not found in footer.", "triton.runtime.errors.OutOfResources: x",
+     "subprocess.TimeoutExpired: Command ['nvcc'] timed out", "_queue.Empty", "SystemExit: no such key"],
+)  # fmt: skip
+@pytest.mark.parametrize("wrapped", [False, True])
+def test_the_cause_has_whatever_name_its_exception_has(tmp_path, said, wrapped):
+    head = f"ray.exceptions.RayTaskError({said.partition(':')[0].rpartition('.')[2]}): ray::TaskRunner.run() (pid=13)\n"
+    frame = '  File "/x/verl/utils/dataset/rl_dataset.py", line 191, in _read_files_and_tokenize\n    read(file)\n'
+    log = tmp_path / "train-1.log"
+    log.write_text(
+        "Error executing job with overrides: []\nTraceback (most recent call last):\n"
+        + (head if wrapped else "") + frame + f"{said}\n\n"
+        + "Set the environment variable HYDRA_FULL_ERROR=1 for a complete stack trace.\n"
+        + "".join(f"(raylet) bye {number}\n" for number in range(5))
+    )  # fmt: skip
+    text = failure(log, 1)
+    assert text.startswith(said) and "bye" not in text
+
+
 @pytest.mark.parametrize("phase", PHASE)
 def test_a_card_without_memory_has_a_remedy_by_the_part_of_the_step(tmp_path, phase):
     frames = "".join(f'  File "/x/y.py", line 1, in {name}\n    call()\n' for name in PHASE[phase])

@@ -8,8 +8,9 @@ from hydra.core.global_hydra import GlobalHydra
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import open_dict
 
+from verl_trgrpo.common.findings import InvalidInputError
 from verl_trgrpo.runs import environment
-from verl_trgrpo.runs.compose import compose
+from verl_trgrpo.runs.compose import compose, compose_part
 from verl_trgrpo.runs.environment import training_environment
 from verl_trgrpo.runs.overrides import quoted
 from verl_trgrpo.verl_plugin.cpu import CPU_ENVIRONMENT
@@ -157,3 +158,19 @@ def test_a_defaults_list_without_self_is_quiet_and_its_own_keys_count_last(tmp_p
     (tmp_path / "mine.yaml").write_text("defaults: [trgrpo_trainer]\ntrainer: {nnodes: 7}")
     assert compose(tmp_path / "mine.yaml").config.trainer.nnodes == 7
     assert len(recwarn) == 0
+
+
+def test_a_run_is_composed_without_the_words_that_are_refused():
+    words = ["data.train_file=x", "algorithm=tr_gpro", "trainer.save_freq=[", "data.seed=3", "+data.seed=4"]
+    run, refused = compose_part("trgrpo_trainer", words)
+    assert {*refused} == {
+        "data.train_file",
+        "algorithm",
+        "trainer.save_freq",
+        "data.seed",
+    } and run.config.data.seed is None
+    run, refused = compose_part("trgrpo_trainer", ["data.train_file=x", "trainer.save_freq=7"])
+    assert run.config.trainer.save_freq == 7 and "did you mean data.train_files?" in refused["data.train_file"]
+    assert compose_part("trgrpo_trainer", ["data.seed=3"])[1] == {}
+    with pytest.raises(InvalidInputError, match="nowhere"):
+        compose_part("nowhere", ["data.train_file=x"])

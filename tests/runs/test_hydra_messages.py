@@ -89,13 +89,40 @@ def test_what_an_answer_proposes_composes(name):
     assert all(word.partition("=")[2] == chosen for word in words if word.startswith("shaping="))
 
 
-def test_the_page_of_other_methods_is_made_of_the_table():
+@pytest.fixture(scope="module")
+def maker():
     spec = importlib.util.spec_from_file_location("make_methods", DOCS / "make_methods.py")
-    maker = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(maker)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_page_of_other_methods_is_made_of_the_table(maker):
     page = maker.PAGE.read_text()
     assert maker.made(page) == page
-    assert all(f"**{name}** {method.answer.split()[0]}" in page for name, method in OTHER_METHODS.items())
+    rows = dict(re.findall(r"^\| ([^|]+) \| [^|]+ \| ([^|]+) \|.*compared \d{4}-\d\d-\d\d", page, re.MULTILINE))
+    assert rows == {name: maker.kind(method) for name, method in OTHER_METHODS.items() if method.trainers}
+    assert all(
+        name in rows or f"**{name}** {method.answer.split()[0]}" in page for name, method in OTHER_METHODS.items()
+    )
+
+
+@pytest.mark.parametrize("name", OTHER_METHODS)
+def test_an_answer_has_a_day_and_a_no_has_its_program_or_what_was_looked_at(name, maker):
+    method = OTHER_METHODS[name]
+    assert re.fullmatch(r"2026-\d\d-\d\d", method.compared) and method.source
+    if method.program:
+        file, _, test = method.program.partition("::")
+        assert f"def {test}(" in (DOCS.parent / file).read_text()
+    elif maker.kind(method) == "no":
+        assert re.search(r" at [0-9a-f]{7}\b|found|not a loss", f"{method.answer} {method.source}")
+
+
+def test_the_words_that_the_page_names_beside_the_table_exist(maker):
+    [named] = re.findall(r"\(((?:\w+, )+\w+ and CPPO) are words", maker.PAGE.read_text())
+    for name in re.findall(r"\w+", named.replace(" and", "")):
+        word = {"dppo": "dppo_tv"}.get(name.lower(), name.lower())
+        assert composed([f"algorithm={word}"], "trgrpo_trainer")
 
 
 def test_a_word_in_capitals_is_meant():

@@ -103,6 +103,11 @@ def test_what_is_read_is_in_no_row():
         ("actor_rollout_ref.actor.fsdp_config.grad_offload=true", "no counterpart, gradients"),
         ("actor_rollout_ref.actor.gvpo_beta=0.1", "no counterpart, GVPO"),
         ("worker.rollout.val_override_config.n=4", "did you mean actor_rollout_ref.rollout.val_kwargs.n?"),
+        ("actor_rollout_ref.actor.learning_rate=1e-6", "did you mean actor_rollout_ref.actor.optim.lr?"),
+        ("critic.learning_rate=1e-6", "did you mean critic.optim.lr?"),
+        ("trainer.num_generations=8", "did you mean actor_rollout_ref.rollout.n?"),
+        ("algorithm.clip_ratio=0.3", "did you mean actor_rollout_ref.actor.clip_ratio?"),
+        ("data.temperature=0.6", "did you mean actor_rollout_ref.rollout.temperature?"),
     ],
 )
 def test_an_old_key_is_answered_by_the_table(word, said):

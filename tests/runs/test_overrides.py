@@ -229,3 +229,13 @@ def test_problems_of_all_kinds_are_named_in_one_round():
     named = " ".join(caught.value.messages)
     assert all(word.partition("=")[0] in named for word in words if word != "shaping=power"), named
     assert len(caught.value.messages) == 10  # data.x is both unreadable and unknown
+
+
+def test_fifty_foreign_keys_are_one_problem_with_an_answer_for_each():
+    words = [*(f"retriever.option_{number}=1" for number in range(49)), "actor_rollout_ref.rollout.n_val=8"]
+    with pytest.raises(InvalidInputError) as raised:
+        compose("trgrpo_trainer", words)
+    assert len(raised.value.messages) == len(words)
+    _, *answers = str(raised.value).splitlines()
+    assert [answer.split(":")[0].strip() for answer in answers] == [word.partition("=")[0] for word in words]
+    assert "val_kwargs.n" in answers[-1] and all("no counterpart is known" in answer for answer in answers[:-1])

@@ -157,7 +157,7 @@ def test_of_another_trainer_of_verl_the_keys_are_those_of_its_own_configuration(
     module = f"{package}{ASYNCHRONOUS if package == 'verl.' else ASYNCHRONOUS.removeprefix('experimental.')}"
     words = "actor_rollout_ref.rollout.n=8 async_training.partial_rollout=false rollout.n_gpus_per_node=4"
     [start] = read(tmp_path, f"python -m {module} {words} async_training.nosuch=1")
-    assert start.module == f"verl.{ASYNCHRONOUS}" and Path(start.source).stem == "fully_async_ppo_trainer"
+    assert start.trainer.module == f"verl.{ASYNCHRONOUS}" and Path(start.source).stem == "fully_async_ppo_trainer"
     levels = [finding.level for finding in start.findings]
     assert levels == [Level.ERROR, Level.NOT_CHECKED][package == "verl." :]
     assert compose(start.source, start.overrides[:-1]).config.async_training.partial_rollout is False

@@ -28,8 +28,11 @@ from verl_trgrpo.evaluation.response_store import Response
 from verl_trgrpo.tasks import Score, compute_score, known_data_sources
 from verl_trgrpo.tasks.registry import find_reward
 
-# Keys of a row that may change what its right answer is, and why.
-OF_THE_ROW = {"rounded_gold": "the builder marks golds that are rounded values"}
+# Keys of a row that may change what its right answer is, as a builder marks rows; a ground truth and what each makes right.
+OF_THE_ROW = {
+    "rounded_gold": ("0.333", r"\boxed{\frac{1}{3}}"),
+    "natural_log": (r"\log 2", r"\boxed{\ln 2}"),
+}
 
 SOURCES = [name.replace("*", "3" if name.startswith("kk") else "chain_sum") for name in known_data_sources()]
 GYM = json.dumps({"task": "chain_sum", "config": {}, "entry": {"question": "1 + 1 =", "answer": "2", "metadata": {}}})
@@ -106,7 +109,7 @@ def responses(source):
 
 def test_the_keys_are_found():
     keys, unknown = keys_read()
-    assert RESERVED_KEYS | {"rounded_gold", "split", "tool_selection", "question"} <= {*keys}
+    assert RESERVED_KEYS | {"rounded_gold", "natural_log", "split", "tool_selection", "question"} <= {*keys}
     assert unknown == [], "a key of extra_info that no test can plant; read it by a constant"
 
 
@@ -134,10 +137,9 @@ def test_no_single_key_of_a_row_pays_a_response(source):
 
 
 def test_what_a_row_may_say_is_needed():
-    truth, _, rounds = CASES["math"]
-    assert compute_score("math", rounds, truth)["acc"] == 0.0
-    for key in OF_THE_ROW:
-        assert compute_score("math", rounds, truth, {key: True})["acc"] == 1.0
+    for key, (truth, response) in OF_THE_ROW.items():
+        assert compute_score("math", response, truth)["acc"] == 0.0
+        assert compute_score("math", response, truth, {key: True})["acc"] == 1.0
 
 
 @pytest.mark.parametrize("manager", ["naive", "dapo", "rate_limited", "naive of veRL"])

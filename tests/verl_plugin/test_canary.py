@@ -336,6 +336,55 @@ def test_the_unbiased_kl_has_the_value_of_k3_and_the_gradient_of_k2():
     torch.testing.assert_close(log_prob.grad, -difference)
 
 
+def test_the_unbiased_kl_is_that_of_the_ratio_on_policy_alone():
+    """The KL of arXiv 2512.02556 is k3 times the ratio, with gradient; veRL's KL loss is not given the old policy."""
+    assert [*inspect.signature(kl_penalty).parameters] == ["logprob", "ref_logprob", "kl_penalty"]
+    reference = torch.linspace(-0.2, -2, 7, dtype=torch.float64)
+    same = []
+    for step in (0, 0.3):
+        log_prob = torch.linspace(-2, -0.4, 7, dtype=torch.float64).requires_grad_()
+        ratio = (log_prob - (log_prob.detach() - step)).exp()
+        [by_ratio] = torch.autograd.grad((ratio * kl_penalty(log_prob, reference, "low_var_kl")).sum(), log_prob)
+        [unbiased] = torch.autograd.grad(kl_penalty(log_prob, reference, "low_var_kl+").sum(), log_prob)
+        same.append(torch.allclose(by_ratio, unbiased))
+    assert same == [True, False]
+
+
+def test_the_v1_trainer_samples_no_greedy_response():
+    """What ReMax needs; the trainer before v1 has it."""
+    from verl.trainer.ppo import ray_trainer, v1
+
+    older, newer = inspect.getsource(ray_trainer), [file.read_text() for file in Path(v1.__file__).parent.rglob("*.py")]
+    assert "reward_baselines" in older and not any("reward_baselines" in text for text in newer)
+
+
+@pytest.mark.parametrize("estimator", ["grpo", "a_spy"])
+def test_turns_of_a_session_reach_no_estimator_but_grpo(estimator, monkeypatch):
+    """GiGPO needs them: with grpo each session is its last output, with others each output is a response of its own."""
+    from verl.trainer.ppo.v1.utils import compute_advantage_for_multi_trajectories
+
+    given = []
+    known = core_algos.get_adv_estimator_fn("grpo")
+
+    def spy(**arguments):
+        given.append([*arguments["index"]])
+        return known(**arguments)
+
+    core_algos.ADV_ESTIMATOR_REGISTRY["a_spy"] = spy
+    batch = DataProto.from_dict(
+        {name: torch.ones(3, 2) for name in ("token_level_rewards", "response_mask")},
+        non_tensors={"uid": np.array(["a"] * 3, dtype=object)},
+    )
+    batch.batch["token_level_rewards"] = torch.tensor([[0.0, 0.0], [0.0, 1.0], [0.0, 0.0]])
+    try:
+        result = compute_advantage_for_multi_trajectories(batch, ["a_0_0", "a_0_1", "a_1_0"], estimator)
+    finally:
+        del core_algos.ADV_ESTIMATOR_REGISTRY["a_spy"]
+    first, second, _ = result.batch["advantages"]
+    assert torch.equal(first, second) is (estimator == "grpo")
+    assert given == ([] if estimator == "grpo" else [["a"] * 3])
+
+
 def test_an_estimator_gets_neither_tokens_nor_hidden_states():
     """What keeps T-SPMO and NTHR out, as docs/related_methods.md says; if it fails, look at both again."""
     given = {}

@@ -1,6 +1,7 @@
 """The switch with veRL's other trainers and engines: composed, and built as veRL's workers build it."""
 
 import dataclasses
+import math
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -82,16 +83,36 @@ def test_a_word_of_mismatch_sets_what_verl_calls_so_in_every_trainer(word, way, 
     assert config.actor_rollout_ref.rollout.calculate_log_probs is True
 
 
-def test_icepop_keeps_ratios_within_its_bounds_alone():
-    """The weights that veRL computes from the composed settings, by the formula of arXiv 2510.18855."""
-    config = composed(["algorithm=grpo", "mismatch=icepop"], "trgrpo_trainer").config.algorithm.rollout_correction
-    k = torch.tensor([[0.49, 0.51, 1.0, 4.9, 5.1]], dtype=torch.float64)
-    weights, mask, _ = compute_rollout_correction_and_rejection_mask(
-        old_log_prob=k.log(), rollout_log_prob=torch.zeros_like(k), response_mask=torch.ones_like(k),
-        rollout_is=config.rollout_is, rollout_is_threshold=config.rollout_is_threshold,
-        rollout_rs=config.rollout_rs, rollout_rs_threshold=config.rollout_rs_threshold,
-    )  # fmt: skip
-    torch.testing.assert_close(
-        weights.batch["rollout_is_weights"], torch.tensor([[0, 0.51, 1, 4.9, 0]], dtype=torch.float64)
+def weights_and_kept(word, k):
+    """Return what the papers say of a response with the ratios `k` of p_old to p_rollout: weights, and if it is kept."""
+    whole = math.prod(k)
+    return {
+        "tis": ([min(x, 2) for x in k], True),
+        "icepop": ([x if 0.5 <= x <= 5 else 0 for x in k], True),  # arXiv 2510.18855
+        "mis": ([min(whole, 2)] * len(k), 0.5 <= whole <= 2),
+        "geo_mask": (None, 0.999 <= whole ** (1 / len(k)) <= 1.001),
+    }[word]
+
+
+@pytest.mark.parametrize("word", PRESETS)
+def test_verl_computes_what_the_papers_say_from_the_composed_settings(word):
+    config = composed(["algorithm=grpo", f"mismatch={word}"], "trgrpo_trainer").config.algorithm.rollout_correction
+    generator, lengths = torch.Generator().manual_seed(0), [1, 3, 7, 9] * 10
+    log_k = (
+        torch.randn(40, 9, generator=generator, dtype=torch.float64)
+        * torch.tensor([1e-3, 0.2, 0.5, 2.0] * 10).sort()[0][:, None]
     )
-    assert mask.tolist() == [[1] * 5]
+    valid = torch.arange(9) < torch.tensor(lengths)[:, None]
+    found, mask, _ = compute_rollout_correction_and_rejection_mask(
+        old_log_prob=log_k, rollout_log_prob=torch.zeros_like(log_k), response_mask=valid.double(),
+        **{key: config[key] for key in ("rollout_is", "rollout_is_threshold", "rollout_rs", "rollout_rs_threshold")},
+    )  # fmt: skip
+    kept = []
+    for row, n in enumerate(lengths):
+        weights, keep = weights_and_kept(word, log_k[row, :n].exp().tolist())
+        kept.append(keep)
+        assert mask[row, :n].tolist() == [float(keep)] * n
+        if weights is not None:
+            assert found.batch["rollout_is_weights"][row, :n].tolist() == pytest.approx(weights)
+    assert (found is None) is (word == "geo_mask")
+    assert len({*kept}) == (2 if config.rollout_rs else 1)

@@ -8,7 +8,6 @@ from typing import Any
 import torch
 from omegaconf import DictConfig, OmegaConf
 
-from verl_trgrpo.checks.unread import is_unread
 from verl_trgrpo.checks.view import RunView
 from verl_trgrpo.common.findings import Finding, Level, findings_of
 from verl_trgrpo.common.text import as_plain_yaml
@@ -125,7 +124,7 @@ def _input_findings(view: RunView, loss: Any) -> list[Finding]:
     return [
         view.finding(keys[0], f"{asked[name]} takes {name}; {REMEDIES[name]}")
         for name, keys in needed.items()
-        if name in asked and not any(view[key] and not is_unread(view, key) for key in keys)
+        if name in asked and not any(view[key] and not view.ignores(key) for key in keys)
     ]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import re
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial, reduce
 from typing import Any
@@ -14,12 +14,13 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 from verl_trgrpo.checks.files import missing_files, model_findings, module_findings
 from verl_trgrpo.checks.settings import key_findings, section_findings, type_findings
 from verl_trgrpo.checks.view import RunView
-from verl_trgrpo.common.findings import Finding, Level
+from verl_trgrpo.common.findings import Finding, Level, grouped
+from verl_trgrpo.common.import_path import large_imports
 from verl_trgrpo.common.secrets import environment_secrets
 from verl_trgrpo.common.text import count_of
 from verl_trgrpo.data.prompts import own_agent_loops
 from verl_trgrpo.runs.compose import ComposedRun, changed_values, resolved, verl_defaults
-from verl_trgrpo.runs.keys import LOSS, flat
+from verl_trgrpo.runs.keys import LOSS, flat, selected
 from verl_trgrpo.runs.readers import located
 
 Check = Callable[[RunView], list[Finding]]
@@ -58,6 +59,16 @@ class CheckReport:
         found = sorted([*more, *self.findings], key=lambda each: [*Level].index(each.level))
         return replace(self, findings=tuple(found))
 
+    def beside(self, refused: Mapping[str, str]) -> CheckReport:
+        """Return the report of a run whose overrides of some keys were left out, with the messages that refuse them as errors.
+
+        What is about these keys, or about those that the messages name in their place, is not known.
+        """
+        meant = {key for message in refused.values() for key in re.findall(r"did you mean \+?([\w.]+)\?", message)}
+        found = [each for each in self.findings if not _about(each, {*refused, *meant})]
+        errors = [Finding.error(key, message) for key, message in refused.items()]
+        return replace(self, findings=(*errors, *found), total_steps=None) if refused else self
+
     def findings_text(self, printed: Collection[str] = ()) -> str:
         """Return errors, warnings and what was not checked as separate lists, and a summary line that counts all.
 
@@ -66,9 +77,9 @@ class CheckReport:
         """
         lines = []
         for level in Level:
-            if found := [message for message in self.messages(level) if message not in printed]:
+            if found := grouped([message for message in self.messages(level) if message not in printed]):
                 lines += [f"{level.value} ({len(found)})", *(f"  - {message}" for message in found), ""]
-        errors, warnings, unchecked = (len(self.messages(level)) for level in Level)
+        errors, warnings, unchecked = (len(grouped(self.messages(level))) for level in Level)
         summary = count_of(errors, "error") if errors else "no errors"
         return "\n".join([*lines, f"{summary}, {count_of(warnings, 'warning')}, {unchecked} not checked"])
 
@@ -119,32 +130,47 @@ def check(run: ComposedRun, need_files: bool = True, trains: bool = False, gpu_g
 
 
 def _found_beside(broken: Collection[str], view: RunView, stage: str, checks: Sequence[Check]) -> list[Finding]:
-    """Return what the checks of a stage find in a run whose broken settings have their defaults, and that is not about these."""
+    """Return what the checks of a stage find in a run whose broken settings have their defaults, and that is not about these.
+
+    Of a section that veRL's own validation refuses no key is known to be wrong: it has its defaults where a check fails without.
+    """
     left = Finding.not_checked(stage, f"{stage}: not all checked until the errors are fixed")
+    broken = {key for key in broken if not key.startswith("verl.")}
     try:
-        repaired = _with_defaults(view, broken)
+        tries = [(_with_defaults(view, keys), keys) for keys in (broken - _refused_sections(view, broken), broken)]
     except KeyError:
         return [left]
     found = list[Finding]()
     for run_check in checks:
-        try:
-            found += run_check(repaired)
-        except Exception:  # veRL's own defaults do not construct everything
+        for repaired, keys in tries:
+            try:
+                found += [each for each in run_check(repaired) if not _about(each, keys)]
+                break
+            except Exception:  # veRL's own defaults do not construct everything
+                continue
+        else:
             found.append(left)
-    return [each for each in dict.fromkeys(found) if not _about(each, broken)]
+    return list(dict.fromkeys(found))
+
+
+def _refused_sections(view: RunView, keys: Collection[str]) -> set[str]:
+    """Return those of the keys that are sections, as they are by default."""
+    return {
+        key
+        for key in keys
+        if all(isinstance(selected(each, key), DictConfig) for each in (view.config, view.run.defaults))
+    }
 
 
 def _with_defaults(view: RunView, broken: Collection[str]) -> RunView:
     """Return the view of a run whose broken settings have their defaults; those that have none are left out.
 
-    What veRL's own validation refuses names no key, and stays.
-
     Raises:
-        KeyError: one of `broken` is neither a dotted key of the configuration nor a function of veRL.
+        KeyError: one of `broken` is missing from the configuration.
     """
     config, defaults = copy.deepcopy(view.config), OmegaConf.to_container(view.run.defaults, resolve=False)
     with open_dict(config):
-        for key in sorted(key for key in broken if not key.startswith("verl.")):
+        for key in sorted(broken, reverse=True):  # a section after its keys
             section, _, name = key.rpartition(".")
             parent = OmegaConf.select(config, section) if section else config
             if not isinstance(parent, DictConfig) or name not in parent:
@@ -157,8 +183,8 @@ def _with_defaults(view: RunView, broken: Collection[str]) -> RunView:
 
 
 def _about(finding: Finding, broken: Collection[str]) -> bool:
-    """Return True if a finding is about a broken setting, or names it, which veRL's own messages do by its last words."""
-    text = f"{finding.where} {finding.message}"
+    """Return True if a finding is about a broken setting, or names it as a reason; veRL names the last words alone."""
+    text = f"{finding.where} {finding.message.partition('did you mean ')[0]}"
     last = {key.rpartition(".")[2] for key in broken}
     words = [rf"(?<![\w.]){re.escape(key)}" for key in broken] + [rf"\b{name}" for name in last if "_" in name]
     return any(re.search(rf"{each}(?!\w)", text) for each in words)
@@ -166,9 +192,12 @@ def _about(finding: Finding, broken: Collection[str]) -> bool:
 
 def _stages() -> dict[str, tuple[Check, ...]]:
     """Return the checks: of each setting and file by itself, of veRL's dataclasses, and of rules between settings."""
-    import verl  # noqa: F401  # veRL's registries and the user's own modules come with it
+    with large_imports():
+        import verl  # registries, and the user's own modules
+        import verl.workers.config  # noqa: F401  # what the check of keys asks
 
     from verl_trgrpo.checks.algorithm import drift_findings, loss_findings
+    from verl_trgrpo.checks.apart import APART
     from verl_trgrpo.checks.constructed import constructed_findings, name_findings
     from verl_trgrpo.checks.data_files import data_findings, length_findings, loop_setting_findings, turn_findings
     from verl_trgrpo.checks.machine import machine_findings, own_code_findings
@@ -181,7 +210,9 @@ def _stages() -> dict[str, tuple[Check, ...]]:
     from verl_trgrpo.checks.trackers import account_findings
     from verl_trgrpo.checks.unread import unread_findings
 
-    rules, switches, sizes = (partial(rule_findings, rules=table) for table in (RULES, SWITCHES, SIZES | LENGTHS))
+    rules, switches, sizes = (
+        partial(rule_findings, rules=table) for table in (RULES | APART, SWITCHES, SIZES | LENGTHS)
+    )
     return {
         "single settings and files": (
             without_repeats(

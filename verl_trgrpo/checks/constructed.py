@@ -56,7 +56,8 @@ def constructed_findings(view: RunView) -> list[Finding]:
         REWARD_MODEL: view[f"{REWARD_MODEL}.model_path"],
     }
     local = [key for key, path in paths.items() if Path(str(path)).expanduser().is_dir()]
-    return _asked("constructed", view.config, _container(selected(view.defaults, LOSS)), local)
+    validates = view.trainer_name != "fully_async"  # the other trainers call veRL's validate_config
+    return _asked("constructed", view.config, _container(selected(view.defaults, LOSS)), local, validates)
 
 
 def _asked(question: str, config: DictConfig, *arguments: Any) -> list[Finding]:

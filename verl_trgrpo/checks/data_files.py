@@ -270,7 +270,9 @@ def _unseen(file: DataFile, prompts: RolloutPrompts, config: DictConfig) -> Iter
     for number, row in enumerate(file.read(media)):
         if found := next((name for name in media if row.get(name)), None):
             reason = f"has {found}, for which veRL finds no processor of the model, and ends when it reads such a row"
-            remedy = f"choose a model that has one, install what it needs (torchvision), or remove {found} from the file"
+            remedy = (
+                f"choose a model that has one, install what it needs (torchvision), or remove {found} from the file"
+            )
             yield f"row {number}: {reason}; {remedy}"
             return
 

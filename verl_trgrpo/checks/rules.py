@@ -42,9 +42,12 @@ def _not_on_v1(estimator: str, lacks: str, remedy: str) -> Rule:
 
 
 def _not_corrected(key: str) -> Rule:
-    """Return the rule of a correction for which veRL's v1 trainer lacks the probabilities of the rollout."""
+    """Return the rule of a correction for which veRL lacks the probabilities of the rollout, or of a second old policy.
+
+    With bypass_mode the trainer before v1 sets another loss, in the configuration of its driver, which no worker reads.
+    """
     return _Warning(key, "rollout.calculate_log_probs and not correction.bypass_mode",
-                    "has no effect, responses are not corrected", v1=True)  # fmt: skip
+                    "has no effect, responses are not corrected")  # fmt: skip
 
 
 def _replaced_size(key: str) -> Rule:
@@ -142,9 +145,9 @@ RULES = {
         "<correction.rollout_rs_threshold>=2.0, or another bound"),
     "correction_of_another_loss": _Warning(
         "correction.loss_type", "loss.loss_mode == 'bypass_mode'",
-        "veRL's v1 trainer does not read this key; set <loss.loss_mode>=bypass_mode "
+        "veRL's trainers do not hand this key to the loss; set <loss.loss_mode>=bypass_mode "
         "+<loss.rollout_correction.loss_type>={= correction.loss_type}",
-        asked="correction.loss_type not in (None, 'ppo_clip')", v1=True),
+        asked="correction.loss_type not in (None, 'ppo_clip')"),
     "bypass_without_log_probs": Rule(
         "correction.bypass_mode", "rollout.calculate_log_probs",
         "takes the log-probabilities of the rollout, which computes none, so the first step fails"),

@@ -68,8 +68,9 @@ _KEYS: tuple[tuple[Any, str], ...] = (
     (_Count, "critic.ppo_mini_batch_size critic.ppo_epochs data.filter_overlong_prompts_workers"),
     (_Count, "rollout.checkpoint_engine.update_weights_bucket_megabytes"),
     (_Count, "transfer_queue.backend.SimpleStorage.num_data_storage_units"),
-    (_Count | None, "trainer.total_training_steps trainer.max_actor_ckpt_to_keep trainer.max_critic_ckpt_to_keep"),
-    (_Count | None, "data.val_batch_size data.gen_batch_size"),
+    (_Count | None, "trainer.total_training_steps data.val_batch_size data.gen_batch_size"),
+    # 0 and less: all, as without a number
+    (int | None, "trainer.max_actor_ckpt_to_keep trainer.max_critic_ckpt_to_keep"),
     (_Natural, "trainer.critic_warmup algorithm.filter_groups.max_num_gen_batches"),
     (_Natural, "model.lora_rank data.dataloader_num_workers"),
     (_Natural | None, "ray_init.num_gpus"),
@@ -123,7 +124,9 @@ def key_findings(view: RunView) -> list[Finding]:
     groups = group_names(view.run.choices)
     places = [key for key in flat(view.defaults) if key.partition(".")[0] not in OLD_SECTIONS]
     places += [group for group in groups if "@" not in group]
-    moved, findings = _moved_findings(view.config, view.defaults), list[Finding]()
+    own = flat(view.run.trainer.settings) if view.run.trainer else {}
+    moved = [each for each in _moved_findings(view.config, view.defaults) if each.where not in own]
+    findings = list[Finding]()
     for each in unread_keys(view.config, view.defaults):
         added = view.run.is_job or any(f"{key}.".startswith(f"{each.key}.") for key in view.run.added)
         on_purpose = added and can_be_added(view.defaults, each.key, groups)
@@ -191,7 +194,9 @@ def type_findings(view: RunView) -> list[Finding]:
                 Finding.error(key, f"{key}={node._value()}: cannot be resolved ({reason}); correct the value")
             )
             continue
-        if found := _type_finding(key, hint, value, default):
+        # A rule says what the fully asynchronous trainer takes, which draws prompts one by one.
+        one_by_one = key == "data.train_batch_size" and view.trainer_name == "fully_async"
+        if not one_by_one and (found := _type_finding(key, hint, value, default)):
             findings.append(found)
     return findings
 

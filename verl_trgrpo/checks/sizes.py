@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from verl_trgrpo.checks.tables import Rule
+from verl_trgrpo.checks.tables import HAS_LORA, Rule
 from verl_trgrpo.checks.view import RunView
 from verl_trgrpo.common.findings import Finding, Level
 from verl_trgrpo.runs.keys import ACTOR, REF, ROLLOUT
@@ -25,6 +25,22 @@ def _divides(key: str, asked: str, *others: str) -> Rule:
         f"{product}a divisor of {{= gpus}}", asked=asked)  # fmt: skip
 
 
+def _of_reference(name: str) -> Rule:
+    """Return the rule that Megatron's groups are those of the actor for the reference model, which shares its processes."""
+    key, actor = f"ref.megatron.{name}", f"actor.megatron.{name}"
+    return Rule(
+        key, f"{key} == {actor}",
+        f"with {{{actor}}} the two models differ, which share Megatron's groups of GPUs, and veRL makes the groups once, for the "
+        f"reference model; set <{key}>={{= {actor}}}",
+        asked=f"actor.strategy == 'megatron' and has_reference and not {HAS_LORA}")  # fmt: skip
+
+
+# What veRL's Megatron engine hands to `initialize_model_parallel`, unless another engine of the process did before.
+_GROUPS = (
+    "tensor_model_parallel_size", "pipeline_model_parallel_size", "virtual_pipeline_model_parallel_size",
+    "context_parallel_size", "expert_model_parallel_size", "expert_tensor_parallel_size", "dynamic_context_parallel",
+)  # fmt: skip
+
 # How a step is split into updates and GPUs.
 SIZES = {
     "rows_of_a_step": Rule(
@@ -42,12 +58,13 @@ SIZES = {
         "rollout.tensor_model_parallel_size",
         "gpus % (rollout.tensor_model_parallel_size * rollout.data_parallel_size) == 0",
         "times {rollout.data_parallel_size} does not divide the {= gpus} GPUs (trainer.n_gpus_per_node x trainer.nnodes); set "
-        "<rollout.tensor_model_parallel_size> to a divisor of {= gpus}", asked="True"),
+        "<rollout.tensor_model_parallel_size> to a divisor of {= gpus}", asked="trainer_name in ('v1', 'older')"),
     "sequence_parallel": _divides("actor.ulysses_sequence_parallel_size", "actor.strategy in ('fsdp', 'fsdp2', 'fsdp_turbo')"),
     "veomni_parallel": _divides("actor.veomni.ulysses_parallel_size", "actor.strategy == 'veomni'"),
     "megatron_parallel": _divides(
         "actor.megatron.tensor_model_parallel_size", "actor.strategy == 'megatron'",
         "actor.megatron.pipeline_model_parallel_size", "actor.megatron.context_parallel_size"),
+    **{f"reference_{name}": _of_reference(name) for name in _GROUPS},
     "torchtitan_parallel": _divides(
         "actor.torchtitan.tensor_parallel_size", "actor.strategy == 'torchtitan'",
         "actor.torchtitan.pipeline_parallel_size", "actor.torchtitan.context_parallel_size"),

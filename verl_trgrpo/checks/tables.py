@@ -25,9 +25,13 @@ from verl_trgrpo.runs.keys import flat
 
 # Short names of sections.
 SECTIONS = {
-    **{name: name for name in ("algorithm", "critic", "data", "distillation", "global_profiler", "reward", "skip", "trainer")},
+    **{name: name for name in (
+        "actor_rollout_ref", "algorithm", "async_training", "critic", "data", "distillation", "global_profiler", "reward", "skip",
+        "trainer",
+    )},
     "actor": keys.ACTOR, "correction": keys.CORRECTION, "engine": f"{keys.ACTOR}.fsdp_config", "loss": keys.LOSS,
     "manager": keys.MANAGER, "model": keys.MODEL, "optim": f"{keys.ACTOR}.optim", "overlong": keys.OVERLONG,
+    "pool": "rollout",  # of a trainer whose rollout has GPUs of its own
     "ray_init": "ray_kwargs.ray_init", "ref": keys.REF, "reward_function": keys.REWARD, "reward_model": keys.REWARD_MODEL,
     "rollout": keys.ROLLOUT, "sampler": "trainer.v1.sampler", "validation": f"{keys.ROLLOUT}.val_kwargs",
 }  # fmt: skip
@@ -36,8 +40,8 @@ SEPARATE = "trainer.v1.trainer_mode == 'separate_async'"
 HAS_LORA = "((model.lora_rank or 0) > 0 or (model.lora.rank or 0) > 0 or model.lora_adapter_path is not None)"
 # What a condition may ask of the view of a run beside its settings.
 FACTS = (
-    "data_parallel", "decoder", "gpus", "loggers", "longest", "may_call_tools", "model_parallel", "needs_critic", "rows",
-    "sequence_parallel", "split", "steps_of_epochs", "updates",
+    "data_parallel", "decoder", "gpus", "has_reference", "loggers", "longest", "may_call_tools", "model_parallel", "needs_critic",
+    "rows", "sequence_parallel", "split", "steps_of_epochs", "trainer_name", "updates",
 )  # fmt: skip
 # Settings that a message shows, at most.
 _SHOWN = 4
@@ -76,10 +80,19 @@ class Rule:
         """Return the settings that ask for what the rule needs, and their values; the first is the one that is reported."""
         return {full(self.key): view[full(self.key)]} if _condition(self.asked or self.key)(view) else {}
 
+    def holds(self, view: RunView) -> bool:
+        """Return whether the rule is one of the run's trainer: one of main_ppo, or one that reads all keys of the rule."""
+        if self.v1 or view.trainer_name in ("v1", "older"):
+            return not self.v1 or view.trainer_name == "v1"
+        keys = {*_condition(self.needs).keys, *_condition(self.asked or self.key).keys}
+        if view.trainer_name == "fully_async" and keys > {"data.train_batch_size"}:  # it takes 0 alone
+            return False
+        return not any(view.ignores(key) for key in keys)
+
     def findings(self, view: RunView) -> list[Finding]:
         """Return a finding if the setting is asked for and what it needs is missing."""
         needs, found = _condition(self.needs), self.asking(view)
-        if not found or needs(view) or (self.v1 and not view["trainer.use_v1"]):
+        if not found or needs(view) or not self.holds(view):
             return []
         unmet = needs.unmet(view)
         reason, own, remedy = self.otherwise.partition("; ")

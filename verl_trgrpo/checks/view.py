@@ -23,6 +23,7 @@ from verl_trgrpo.data.rows import SINGLE_TURN, UnreadableFileError
 from verl_trgrpo.data.verl_files import DataFile, matching_files
 from verl_trgrpo.runs.compose import ComposedRun, changed_values, loggers_of
 from verl_trgrpo.runs.keys import ACTOR, LOSS, MODEL, MODEL_PATH, ULYSSES, selected
+from verl_trgrpo.runs.readers import key_table
 from verl_trgrpo.runs.run_directory import is_finished
 from verl_trgrpo.verl_plugin.loss_names import VERLS_NAMES
 
@@ -104,6 +105,24 @@ class RunView:
         """Return the value of a dotted key of the configuration; None where it does not exist or has none."""
         return selected(self.config, key)
 
+    @property
+    def trainer_name(self) -> str:
+        """Return the name that the table of keys has for the trainer of veRL that runs the configuration."""
+        if self.run.trainer:
+            return self.run.trainer.name
+        return "v1" if self["trainer.use_v1"] else "older"
+
+    def ignores(self, key: str) -> bool:
+        """Return True for a dotted key that the trainer never reads."""
+        parts = key.split(".")
+        return any(".".join(parts[:end]) in self._ignored for end in range(1, len(parts) + 1))
+
+    @cached_property
+    def _ignored(self) -> frozenset[str]:
+        """Keys and sections that the trainer never reads."""
+        unread: dict[str, list[str]] = key_table()["unread"]
+        return frozenset(key for key, names in unread.items() if self.trainer_name in names)
+
     def compared(self, key: str) -> Any:
         """Return a setting as tables of checks compare it: a loss with token weights has the name of veRL's loss."""
         return VERLS_NAMES.get(str(self[key]), self[key]) if key == f"{LOSS}.loss_mode" else self[key]
@@ -181,8 +200,10 @@ class RunView:
     @cached_property
     def memory(self) -> MemoryAnswer:
         """Return whether the run fits on its cards. Imports torch and transformers."""
-        from verl_trgrpo.memory.run import memory_answer
+        from verl_trgrpo.memory.run import MemoryAnswer, memory_answer
 
+        if self.run.trainer:
+            return MemoryAnswer(None, None, f"the rollout of {self.run.trainer.module} has GPUs of its own", "")
         return memory_answer(self.config, self.gpu_gb, self.has_reference, self.needs_critic)
 
     @property
@@ -220,7 +241,9 @@ class RunView:
     def steps_of_epochs(self) -> int | None:
         """Return the steps of all epochs; None where the rows are not known."""
         data, rows = self.config.data, self.rows
-        return None if rows is None else rows // data.train_batch_size * self.config.trainer.total_epochs
+        if rows is None or not data.train_batch_size:  # the fully asynchronous trainer draws prompts one by one
+            return None
+        return rows // data.train_batch_size * self.config.trainer.total_epochs
 
     @property
     def steps(self) -> int | None:

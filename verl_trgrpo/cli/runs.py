@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import tyro
 
-from verl_trgrpo.common.findings import InvalidInputError, Level
+from verl_trgrpo.common.findings import InvalidInputError, Level, grouped
 from verl_trgrpo.common.text import count_of, from_here, shorten, show
 from verl_trgrpo.runs.compose import DEFAULT_CONFIG
 from verl_trgrpo.runs.environment import TRAINER
@@ -152,7 +152,7 @@ def validate(options: ValidateOptions) -> int:
       Of a script the arguments of main_ppo are read; nothing in it is run. What cannot be read is named with its line.
       The configuration is composed as for a training on accelerators, wherever the command runs.
       It is checked in three stages: single settings and files, veRL's dataclasses, rules between settings.
-      Later stages go on with defaults for what has an error, so that one round names all mistakes.
+      What has an error is left out, or has its default, while the rest is checked: one round names all mistakes.
       "Not checked" is what cannot be checked on this machine, such as a model on a hub.
 
     exit codes:
@@ -165,26 +165,29 @@ def validate(options: ValidateOptions) -> int:
 def _validated(start: ScriptStart, options: ValidateOptions) -> CheckReport:
     """Check one run, print what was found, and return the report."""
     from verl_trgrpo.checks import check, constructed
-    from verl_trgrpo.runs.compose import compose
+    from verl_trgrpo.runs.compose import compose_part
 
     constructed.begin()
     if start.line:
-        show(f"line {start.line}: python3 -m {start.module}, {count_of(len(start.overrides), 'override')}")
+        module = start.trainer.module if start.trainer else TRAINER
+        show(f"line {start.line}: python3 -m {module}, {count_of(len(start.overrides), 'override')}")
     try:
-        composed = compose(start.source, start.overrides)
+        composed, refused = compose_part(start.source, start.overrides)
     except InvalidInputError as error:
         raise InvalidInputError([*(each.message for each in start.findings), *error.messages]) from error
-    if start.module != TRAINER:
-        report = check.CheckReport(composed.config, (), None).with_findings(start.findings)
+    composed = replace(composed, trainer=start.trainer)
+    if start.trainer and not start.trainer.name:
+        report = check.CheckReport(composed.config, (), None).beside(refused).with_findings(start.findings)
         show(report.findings_text())
         return report
     need_files = not options.no_files
-    found = [*start.findings, *check.early_findings(composed, need_files)]
-    early = [finding.message for finding in found if finding.level is Level.ERROR]
+    soon = check.CheckReport(composed.config, tuple(check.early_findings(composed, need_files)), None)
+    early = soon.beside(refused).with_findings(start.findings).messages(Level.ERROR)
     if early:
-        lines = [f"error ({len(early)})", *(f"  - {message}" for message in early)]
+        shown = grouped(early)
+        lines = [f"error ({len(shown)})", *(f"  - {message}" for message in shown)]
         show("\n".join([*lines, "", "checking the rest ...", ""]))
-    report = check.check(composed, need_files, gpu_gb=options.gpu_gb).with_findings(start.findings)
+    report = check.check(composed, need_files, gpu_gb=options.gpu_gb).beside(refused).with_findings(start.findings)
     show(report.findings_text(early))
     if options.show:
         show(f"\n{report.details_text()}")

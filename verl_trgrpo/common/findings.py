@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import enum
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+# Findings with the same reason that are shown one by one, at most.
+_ALONE = 5
+
 
 class InvalidInputError(ValueError):
-    """Report one or more problems with input; the message lists them, `messages` holds them separately."""
+    """Report one or more problems with input; the message lists them, `grouped`, and `messages` holds them separately."""
 
     def __init__(self, messages: Sequence[str]) -> None:
         self.messages = list(messages)
-        lines = self.messages if len(self.messages) == 1 else [f"{len(self.messages)} problems:", *self.messages]
+        shown = grouped(self.messages)
+        lines = shown if len(shown) == 1 else [f"{len(shown)} problems:", *shown]
         super().__init__("\n- ".join(lines))
 
 
@@ -82,6 +87,21 @@ class Finding:
     def not_checked(cls, where: str, message: str) -> Finding:
         """Build a NOT_CHECKED finding: what could not be checked here, and why."""
         return cls(Level.NOT_CHECKED, where, message)
+
+
+def grouped(messages: Sequence[str]) -> list[str]:
+    """Return messages of the form "place: reason; remedy" with many of the same reason in one: a line for each place."""
+    by_reason: dict[str, list[tuple[str, str]]] = defaultdict(list)
+    for message in messages:
+        place, _, rest = message.partition(": ")
+        reason, _, remedy = rest.partition("; ")
+        by_reason[reason if remedy else message].append((message, f"{place}: {remedy}"))
+    found = []
+    for reason, each in by_reason.items():
+        many = len(each) > _ALONE and reason != each[0][0]
+        lines = "".join(f"\n    {line}" for _, line in each)
+        found += [f"{reason} ({len(each)} times):{lines}"] if many else [message for message, _ in each]
+    return found
 
 
 def messages_of(error: BaseException) -> list[str]:

@@ -6,9 +6,11 @@ gets the path of the command as it is, another program (veRL's trainer, Ray's wo
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 # Names the modules that veRL imports in every process.
@@ -20,6 +22,16 @@ OWN_MODULE_FIX = (
 
 _VARIABLE = "PYTHONPATH"
 _PACKAGE_ROOT = str(Path(__file__).resolve().parents[2])
+
+
+@contextmanager
+def large_imports() -> Iterator[None]:
+    """Import without Python's collector of cycles, which would take a fifth of the time."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
 
 
 def external_modules() -> list[str]:

@@ -31,7 +31,7 @@ from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any
 
-from verl_trgrpo.common.import_path import same_path
+from verl_trgrpo.common.import_path import large_imports, same_path
 from verl_trgrpo.common.seccomp import restrict
 
 MEMORY_LIMIT = 2 << 30
@@ -259,17 +259,16 @@ def main(connection: Connection, name: str, most_reply: int, renew_after: int) -
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     sys.setrecursionlimit(2000)
-    gc.disable()  # a fifth of the time of large imports; what they make stays, and is shared with the workers
     try:
-        module_name, _, function_name = name.partition(":")
-        module = importlib.import_module(module_name)
-        function = getattr(module, function_name)
-        getattr(module, "warm_up", lambda: None)()
+        with large_imports():
+            module_name, _, function_name = name.partition(":")
+            module = importlib.import_module(module_name)
+            function = getattr(module, function_name)
+            getattr(module, "warm_up", lambda: None)()
     except Exception as error:
         connection.send_bytes(json.dumps([f"{type(error).__name__}: {error}", ""]).encode())
         return
-    gc.freeze()
-    gc.enable()
+    gc.freeze()  # what was imported stays, and is shared with the workers
     worker = _Worker(function, connection, most_reply)
     connection.send_bytes(json.dumps(["", worker.unfiltered]).encode())
     with contextlib.suppress(EOFError, ConnectionError):

@@ -149,14 +149,16 @@ def _cut(text: str, limit: int) -> str:
 
 # Last parts of dotted keys that say nothing without their section.
 _OF_MANY = ("enable", "enabled", "name", "path", "type")
+# Sections that repeat the settings of the model that is trained, for others.
+_COPIES = ("critic.", "reward.", "distillation.", "actor_rollout_ref.ref.")
 
 
 def nearest_key(key: str, known: Iterable[str]) -> str:
     """Return the dotted key that was probably meant, or "".
 
     In this order: a last part in the same section, written a little differently; the end of a longer key; the same last part
-    elsewhere in the same first section, or at one place alone if it has several words, unless the key has a section that does not
-    exist, and is another program's; a section written a little differently.
+    elsewhere in the same first section, or outside it, unless the key has a section that does not exist, and is another
+    program's; a section written a little differently.
     ``tool_path`` is not ``model_path`` written differently: every word has to be similar. Case does not count. Any other key of
     another section is another thing, however alike the names are.
     """
@@ -169,8 +171,10 @@ def nearest_key(key: str, known: Iterable[str]) -> str:
     found = [other for other in same if other.endswith(f".{key}")]
     if not found and name not in _OF_MANY:
         found = [other for other in same if section and other.partition(".")[0] == key.partition(".")[0]]
+        # Beside keys of a section that exists: the shallow ones of the model that is trained.
+        main = [other for other in same if here and other.count(".") < 4 and not other.startswith(_COPIES)]
         elsewhere = len(same) == 1 and "_" in name and (here or not section)
-        found = found or (same if elsewhere else [])
+        found = found or main or (same if elsewhere else [])
     if found and (section or name not in _OF_MANY):
         inside = [other for other in found if section and other.startswith(f"{section}.")]
         return spelled[min(inside or found, key=lambda other: _distance(key, other))]

@@ -29,12 +29,12 @@ from verl_trgrpo.judge.forms import (
     is_variable,
     split_name,
 )
-from verl_trgrpo.judge.grammar import Integers, Pieces, read_condition, read_parts, read_pieces, read_sentence
+from verl_trgrpo.judge.grammar import MONTH, Integers, Pieces, read_condition, read_parts, read_pieces, read_sentence
 from verl_trgrpo.judge.integers import class_in_words, integers_of, several_residues
 from verl_trgrpo.judge.numbers import Number, read_number
 from verl_trgrpo.judge.spelling import AND, GROUP, OR, ROW, brackets, enclosed, split_top_level, ungrouped
 from verl_trgrpo.judge.tokens import has_labels
-from verl_trgrpo.judge.units import in_base_units, number_in_words, read_unit, split_unit
+from verl_trgrpo.judge.units import UNKNOWN, in_base_units, number_in_words, read_unit, split_unit
 
 # --- What surrounds a value ---------------------------------------------------------------------------------
 
@@ -140,8 +140,6 @@ def _read_choice(text: str) -> Form | None:
     if _MORE.match(value):
         return None
     letter = next(filter(None, match.group("a", "b", "c", "d", "e")))
-    if not letter.isupper() and not value:
-        return None
     return Form("choice", letter.upper(), items=(_read(value),) if value else ())
 
 
@@ -150,6 +148,8 @@ def _read(text: str) -> Form:
     text = ungrouped(text.lstrip(AND + OR))
     if (number := read_number(text)) is not None:
         return Form("value", text, number=number)
+    if r"\text" in text and MONTH.search(text) and (date := read_sentence(_flat(text))):
+        return Form("word", date)  # 5\text{ March}; \text{July }4,1976
     words = _read_single(text) if text[:5] == r"\text" and _WORDS.fullmatch(text) else None
     if words is not None and (words.kind != "word" or read_sentence(words.text)):
         return words
@@ -420,8 +420,7 @@ def _read_single(text: str) -> Form:
     ):  # p\%, where the sign is often part of the question
         return replace(_read_single(text[:-2].strip()), unit=(("percent", 1),))
     value, unit, factor = split_unit(text)
-    if unit is None and text[:1].isdigit() and r"\text" in text and (date := read_sentence(_flat(text))):
-        return Form("word", date)  # 5\text{ March}
+    value = value[1:-1] if unit and value[:1] == "(" and enclosed(value) else value  # (\frac{45}{2})^\circ
     number = read_number(value)
     if number is not None and factor != 1:
         place = number.last_place and number.last_place * factor
@@ -456,11 +455,13 @@ def _read_words(words: str) -> Form:
 
 
 def _read_compound(text: str) -> Form | None:
-    """Read `2\\text{ hours }30\\text{ minutes}` as a number of the first unit."""
+    """Read `2\\text{ hours }30\\text{ minutes}` as a number of the first unit, `6\\text{ red}4\\text{ blue}` as a list."""
     parts = _COMPOUND.findall(text)
     if len(parts) < 2 or _COMPOUND.sub("", text):
         return None
     units = [read_unit(words) for _, words in parts]
+    if all(unit and unit[0][0].startswith(UNKNOWN) for unit in units):
+        return Form("list", items=tuple(_read_value(rf"{number}\text{{ {words}}}") for number, words in parts))
     factors = [in_base_units(unit) if unit else (Fraction(0), ()) for unit in units]
     if len({base for _, base in factors}) > 1 or any(a <= b for (a, _), (b, _) in pairwise(factors)):
         return None

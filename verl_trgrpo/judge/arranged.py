@@ -52,8 +52,6 @@ class _Arrangement:
             return self.of(tree[1])
         if tree == _DEGREE:
             return ("degree",)
-        if (integer := _negative(tree)) is not None:
-            return ("number", integer)
         if kind == "+":
             return self.sum(tree)
         if kind in ("*", "/"):
@@ -93,15 +91,10 @@ class _Arrangement:
             self.steps += base[1] != _TEN
             small = abs(power) * max(base[1].numerator.bit_length(), base[1].denominator.bit_length()) <= _MOST_BITS
             return ("number", base[1] ** power) if small and base[1] else ("^", base, exponent)
-        if base[0] == "root" and base[2][0] == "number":
-            self.steps += abs(power) >= base[2][1]
         inner, before = base_and_exponent(base)
         if before != 1:
             self.steps += 1
             return self.power(inner, ("number", number * before)) if before * power != 1 else inner
-        if base[0] == "*" and (power == -1 or (not names(base) and abs(power) <= _MOST_BITS)):
-            self.steps += power != -1
-            return self.product(("*", *(("^", each, exponent) for each in base[1:])))
         return ("^", base, exponent)
 
     def root(self, radicand: Tree, index: Tree) -> Tree:
@@ -135,22 +128,17 @@ class _Arrangement:
                 terms.append(_scaled(total, base))
         return _joined("+", terms, ("number", Fraction(0)))
 
-    def terms(self, tree: Tree, factor: Fraction = _ONE) -> Iterator[Tree]:
+    def terms(self, tree: Tree) -> Iterator[Tree]:
         """Yield the arranged terms of a sum, those of sums in it and of their negatives, too."""
         if tree[0] == "+":
             for part in tree[1:]:
-                yield from self.terms(part, factor)
-        elif tree[0] == "group":
-            yield from self.terms(tree[1], factor)
-        elif tree[0] == "*" and tree[1] == ("number", Fraction(-1)) and len(tree) == 3:
-            self.steps += tree[2][:2] == tree[:2]  # -(-x)
-            yield from self.terms(tree[2], -factor)
+                yield from self.terms(part)
         else:
             number, base = split_number(self.of(tree))
             inner = base[1:] if base[0] == "+" and abs(number) == 1 else (base,)
             for each in inner:
                 own, rest = split_number(each)
-                yield _scaled(factor * number * own, rest)
+                yield _scaled(number * own, rest)
 
     def product(self, tree: Tree) -> Tree:
         """Multiply numbers and collect powers of atoms."""
@@ -168,9 +156,6 @@ class _Arrangement:
                 tops[abs(top)] += 1
                 bottoms[abs(bottom)] += 1
                 ones += base == ("number", _ONE) and own == _ONE and (explicit or sign < 0)
-                if not own:
-                    self.steps += 1
-                    return ("number", Fraction(0))
             if base != ("number", _ONE):
                 for each in base[1:] if base[0] == "*" else (base,):
                     inner, exponent = base_and_exponent(each)
@@ -194,9 +179,7 @@ class _Arrangement:
 
 def _factors(tree: Tree, sign: int, explicit: bool) -> Iterator[tuple[Tree, int, bool]]:
     """Yield the factors of a product, whether each stands above (1) or below (-1), and whether a 1 is written as a factor."""
-    if tree[0] == "group":
-        yield from _factors(tree[1], sign, explicit)
-    elif tree[0] == "*":
+    if tree[0] == "*":
         for part in tree[1:]:
             yield from _factors(part, sign, True)
     elif tree[0] == "/" and tree != _DEGREE:
@@ -204,12 +187,6 @@ def _factors(tree: Tree, sign: int, explicit: bool) -> Iterator[tuple[Tree, int,
         yield from _factors(tree[2], -sign, False)
     else:
         yield tree, sign, explicit
-
-
-def _negative(tree: Tree) -> Fraction | None:
-    """Return a number with a minus sign in front."""
-    minus = tree[0] == "*" and len(tree) == 3 and tree[1] == ("number", Fraction(-1)) and tree[2][0] == "number"
-    return -tree[2][1] if minus else None
 
 
 def _undoes(exponent: Tree, base: Tree) -> bool:
@@ -302,8 +279,6 @@ def split_number(tree: Tree) -> tuple[Fraction, Tree]:
 def _scaled(number: Fraction, tree: Tree) -> Tree:
     if tree == ("number", _ONE) or not number:
         return ("number", number)
-    if number == 1:
-        return tree
     own, rest = split_number(tree)
     factors = rest[1:] if rest[0] == "*" else (rest,)
     return rest if own * number == 1 else ("*", ("number", own * number), *factors)

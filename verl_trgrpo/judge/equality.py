@@ -138,6 +138,9 @@ class _Comparison:
             return one is not None and one == other and len({class_name(gold), class_name(answer)} - {None}) < 2
         if "parts" in (gold.kind, answer.kind):
             return self.same_parts(gold, answer)
+        chain = re.split("[<>]", _inequality(answer)) if gold.kind == "list" else []
+        if len(chain) > 2 and self.order_matters(gold, answer):  # C<A<B
+            return self.same_parts(gold, Form("list", items=tuple(read_forms(each)[0] for each in chain)))
         if gold.items and names_differ(gold, answer) and not (gold.text and answer.text):
             return False  # before a set of one value loses its name: A={5} and B={5}
         if same_sets(gold, answer) or self.equal_named_values(gold, answer):
@@ -278,13 +281,14 @@ class _Comparison:
         return reduced and all(a * theirs[0] == b * ours[0] for a, b in zip(ours, theirs, strict=True)) and ours[0] != 0
 
     def equal_named_values(self, gold: Form, answer: Form) -> bool:
-        """Compare `(a,b)=(1,2)` with `a=1, b=2`, and `(1,2)` with names in alphabetical order."""
+        """Compare `(a,b)=(1,2)` with `a=1, b=2`; `(1,2)` with names in alphabetical order, or in that of the question."""
         pair, listed = (gold, answer) if gold.kind == "()" else (answer, gold)
         if (pair.kind, listed.kind) != ("()", "list"):
             return False
         names = [item.name or "" for item in listed.items]
         wanted = pair.name.strip("()").split(",") if pair.name else sorted({*names} - {""})
-        if sorted(names) != sorted(wanted) or (not pair.name and names != wanted):
+        known = pair.name or self.in_question(f"({','.join(wanted)})")
+        if sorted(names) != sorted(wanted) or not (known or names == wanted):
             return False
         in_order = Form("()", items=tuple(listed.items[names.index(name)] for name in wanted))
         pair = replace(pair, name=None)

@@ -13,7 +13,7 @@ from math import gcd
 from typing import Literal
 
 from verl_trgrpo.judge.answers import read_forms
-from verl_trgrpo.judge.arranged import arranged, names, parsed
+from verl_trgrpo.judge.arranged import arranged, parsed
 from verl_trgrpo.judge.equality import alternatives
 from verl_trgrpo.judge.forms import Form
 from verl_trgrpo.judge.left_to_do import (
@@ -112,6 +112,8 @@ def _has_other_unit(form: Form, wanted: Sequence[Form], question: Asked) -> bool
             each.number is None or (not each.number.percent and each.number.value == form.number.value)
             for each in wanted
         )
+    if "degrees" in question.asks and not form.unit and r"\pi" in form.text:
+        return any(dict(each.unit or ()).get("degree") for each in wanted)  # \frac{\pi}{3} for 60^\circ
     if not form.unit or any(each.unit for each in wanted) or any(name.startswith(UNKNOWN) for name, _ in form.unit):
         return False
     angles = {"radians": "radian", "degrees": "degree"}
@@ -169,8 +171,6 @@ def _formula_fault(form: Form, wanted: Sequence[Form], question: Asked) -> Fault
             continue
         if side.steps > max(each.steps for each in golds):
             return "restated" if side.arranged in question.formulas else "unfinished"
-        if frozenset[str]().union(*map(_letters, golds)) < _letters(side):
-            return "unfinished"  # z+1-z
         if not left_to_evaluate(side.tree) <= frozenset().union(*(left_to_evaluate(each.tree) for each in golds)):
             return "unfinished"
         asked = [unlike for name, rules in _FORMS.items() if name in question.asks for unlike in rules]
@@ -183,10 +183,6 @@ def _sides_of(form: Form) -> list[_Side]:
     """Return a value as a formula, nothing where it is not understood."""
     tree = None if form.kind == "word" else parsed(form.text.replace(GROUP, ""))
     return [_Side(tree, *arranged(tree))] if tree is not None else []
-
-
-def _letters(side: _Side) -> frozenset[str]:
-    return frozenset(each for each in names(side.tree) if each[0] != "\\")
 
 
 def _not_factored(side: _Side, golds: Sequence[_Side]) -> bool:

@@ -53,15 +53,16 @@ sentence: _subject? _EXIST -> exists                      // exists
         | YES (SEP? _yes)? -> verdict                     // Yes, such a function exists
         | NO (SEP? _no)? -> verdict                       // No, it does not exist
         | adjectives (HAS ARTICLE WINNING STRATEGY | (_DO | _MODAL)* WIN)   // Bob has a winning strategy
-        | _subject BE predicate                // The triangle is isosceles
+        | adjectives FINISH FIRST                          // Bob finished first
+        | _subject (BE | FALL ON) predicate    // The triangle is isosceles; It falls on a Wednesday
         | (_subject BE)? (NOT TRUE | FALSE | TRUE) -> truth   // The statement is true; not possible
         | (THERE BE INFINITELY | INFINITELY) MANY SUBJECT? -> endless    // There are infinitely many solutions
         | (THERE BE | ARTICLE? SUBJECT HAS) NO ADJECTIVE? SUBJECT -> none   // There are no real solutions
         | NO ADJECTIVE? SUBJECT _EXIST -> none            // No solutions exist
         | MONTH DIGITS _ORDINAL? (SEP? DIGITS)? -> date   // March 15th, 2020
         | DIGITS _ORDINAL? OF? MONTH (SEP? DIGITS)? -> date   // 15 March
-adjectives: (ARTICLE | WORD | ADJECTIVE | CLASS | DIGITS | NAMES)+
-predicate: (ARTICLE | WORD | ADJECTIVE | CLASS | DIGITS | NAMES | SUBJECT)+
+adjectives: (ARTICLE | WORD | ADJECTIVE | CLASS | DIGITS | NAMES | FIRST)+
+predicate: (ARTICLE | WORD | ADJECTIVE | CLASS | DIGITS | NAMES | SUBJECT | FIRST)+
 _subject: _IT | ARTICLE? SUBJECT
 _yes: _IT (_DO | BE | _EXIST | _DO _EXIST | BE TRUE) | ARTICLE? SUBJECT (_DO? _EXIST | _DO | CONVERGE) | _such _EXIST
     | THERE (BE | _DO | _EXIST) _such? | CONVERGE
@@ -103,6 +104,10 @@ HAS: /has|have/
 WINNING: /winning/
 STRATEGY: /strategy/
 WIN: /wins?/
+FINISH: /finishe[sd]|comes|came/
+FIRST: /first/
+FALL: /falls?|fell/
+ON: /on/
 _IT: /it|they/
 THERE: /there/
 INFINITELY: /infinitely/
@@ -284,6 +289,7 @@ _TRIGGER = re.compile(
     r"|\\(?:in|forall)(?![a-zA-Z])",
     re.IGNORECASE,
 )  # for; \in
+MONTH = re.compile("|".join(re.findall(r"^MONTH: /(.+)/$", GRAMMAR, re.MULTILINE)), re.IGNORECASE)  # March
 _PLAIN_WORD = re.compile(r"(?<![a-zA-Z\\])[a-zA-Z]{4}")  # unclear, not a product
 _NARROW = ("positive", "non", "integer", "natural", "rational")
 _KINDS = frozenset({"ARTICLE", "EVERY", "SOME", "ADJECTIVE", "NOUN", "CONSTANT"})

@@ -22,6 +22,7 @@ formula_judges = Judges("verl_trgrpo.judge.formulas:same_formula", keep=True)
 # Four words in a row are a sentence, whose letters would otherwise be read as a product.
 _BARE_LOG = re.compile(r"\\log(?![a-zA-Z_])")  # \log
 _PROSE = re.compile(r"(?<![\\A-Za-z])[A-Za-z]{2,}(?:\s+[A-Za-z]{2,}){3}")  # so the answer is
+_NO_ANSWER = re.compile(r"\b(?:may|can|will) vary\b|\bunclear\b", re.IGNORECASE)  # answers may vary; Unclear for n=1
 
 
 @dataclass(frozen=True)
@@ -74,8 +75,8 @@ def judge_answer(
             reasoning.
         rounded_gold: a decimal ground truth such as 9.6 or 8.7e8 is a rounded value (Minerva): an answer with more
             digits is right if it rounds to it.
-        natural_log: ``\\log`` without a base is the natural one, as in the gold's source; without it the question and the gold
-            decide.
+        natural_log: ``\\log`` without a base is the natural one in the gold's source, unless the question names base 10;
+            without it the question and the gold decide.
         time_limit: seconds of CPU time that comparing formulas may take, above 0 and at most 60.
 
     Raises:
@@ -103,7 +104,7 @@ def judge_answer(
         return bool(equal)
 
     def equal(gold: str, answer: str) -> bool:
-        if natural_log or asked.has_natural_log(gold):
+        if asked.has_natural_log(gold, natural_log):
             gold, answer = _BARE_LOG.sub(r"\\ln ", gold), _BARE_LOG.sub(r"\\ln ", answer)
         return equal_answers(
             [gold], answer, same_formula, rounded_gold=rounded_gold, question=text, ordered="ordered" in asked.asks,
@@ -144,6 +145,8 @@ def _candidates(
 @lru_cache(maxsize=4096)
 def _understood(gold: str, limit: float) -> bool:
     """Return whether all formulas of a ground truth can be read. Cached because every sample of a group has the same ones."""
+    if _NO_ANSWER.search(gold):
+        return False
     try:
         return all(
             not _PROSE.search(text) and formula_judges.ask(text, text, limit=limit)[0]

@@ -92,9 +92,6 @@ _ASKED = {name: _any_of(words) for name, words in _WORDINGS.items()}
 _UNIT = re.compile(
     r"\b(?:[Ii]n|[Hh]ow many|number of) (?P<unit>(?:(?:square|cubic) )?[a-zA-Z]+(?:(?: per |/)(?:square |cubic )?[a-zA-Z]+)?)"
 )  # in square centimeters; How many hours
-_BASE = re.compile(
-    r"\bbase[- ]\$?(?P<base>[0-9]{1,2}|two|three|four|five|six|seven|eight|nine)\b", re.IGNORECASE
-)  # base 5
 _REQUEST = re.compile(
     r"\b(?:what|which|find|determine|compute|list|enter|give|express|arrange|order|rank|state|write|sort|put|answer|how|solve|name)\b",
     re.IGNORECASE,
@@ -109,9 +106,6 @@ _RELATIONS = {
     r"\neq": r"\neq",
 }  # and read from the right
 _LETTER = re.compile(r"(?<![A-Za-z\\])[A-Za-z](?![A-Za-z])")  # n
-_BASES = {
-    word: number for number, word in enumerate(["two", "three", "four", "five", "six", "seven", "eight", "nine"], 2)
-}
 
 
 @dataclass(frozen=True)
@@ -126,7 +120,6 @@ class Asked:
         letters: names in the formulas.
         asks: the names of `_WORDINGS` that it asks for.
         unit: in which the answer is asked; None if that is not recognised.
-        base: of the digits in which the answer is asked; 0 if that is not recognised.
     """
 
     text: str = ""
@@ -136,18 +129,19 @@ class Asked:
     letters: frozenset[str] = frozenset()
     asks: frozenset[str] = frozenset()
     unit: Unit | None = None
-    base: int = 0
     known: bool = field(default=False)
 
     def has_formula(self, text: str) -> bool:
         """Return whether a normalized formula is one of the question's."""
         return text.replace(" ", "") in self.texts or arrangement(text) in self.formulas
 
-    def has_natural_log(self, gold: str) -> bool:
-        r"""Return whether `\log` without a base is the natural one: the question or the gold is of analysis without base 10."""
-        if r"\log" not in gold or "decimal logarithm" in self.asks or r"\ln" in gold:
+    def has_natural_log(self, gold: str, in_source: bool) -> bool:
+        r"""Return whether `\log` without a base is the natural one: in the gold's source, or because the question or the gold is
+        of analysis; not where the question names base 10."""
+        if "decimal logarithm" in self.asks:
             return False
-        return "natural logarithm" in self.asks or _ANALYSIS.search(gold) is not None
+        analysis = "natural logarithm" in self.asks or _ANALYSIS.search(gold) is not None
+        return in_source or (analysis and r"\log" in gold and r"\ln" not in gold)
 
 
 @lru_cache(maxsize=1024)
@@ -170,10 +164,8 @@ def read_question(text: str) -> Asked:
     found = {name for name, pattern in _ASKED.items() if pattern.search(text)}
     if "ordered" in found and not any(_ASKED["ordered"].search(each) for each in _requests(text)):
         found.remove("ordered")  # of points on two sides, respectively
-    base = _BASE.search(text)
     return Asked(
-        text, frozenset(trees), frozenset(texts), frozenset(objects), frozenset(letters), frozenset(found), _unit(text),
-        (_BASES.get(base["base"].lower()) or int(base["base"])) if base else 0, True,
+        text, frozenset(trees), frozenset(texts), frozenset(objects), frozenset(letters), frozenset(found), _unit(text), True
     )  # fmt: skip
 
 

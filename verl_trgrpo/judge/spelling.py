@@ -73,8 +73,6 @@ def _is_function(name: str, match: re.Match[str]) -> bool:
 def _upright(match: re.Match[str]) -> str:
     r"""Return upright letters as what they stand for: a function, a letter such as `\mathrm{e}`, a formula, or words."""
     inner = re.sub(_SPACE, " ", match[2]).strip()
-    if _is_function(inner, match):
-        return rf"{match[1]}\{inner} "
     unit = "text|mu|Omega|circ" + "|cdot" * (
         re.search(r"[0-9}](?:\\[,;: ]|[ ~]){0,3}$", match.string[: match.start()]) is not None
     )
@@ -166,6 +164,7 @@ _RULES = tuple(
         (r"(\\[a-zA-Z]+|\})\s+(?=\{)", r"\1"),  # \frac {1}
         (r"\{:\}", ":"),  # 3{:}40
         (r"\( ?(\\approx(?![a-zA-Z])[^()]*)\)$", r"\1"),  # \sqrt{2} (\approx 1.41)
+        (r"(\\text\{ ?[a-z]+ and )([0-9]+) ([a-z]+ ?\})", r"\1}\2\\text{ \3"),  # 6\text{ red and 4 blue}
         (r"(\\text\{ ?[a-z]+) and ?\}(?= ?[0-9.]+ ?\\text)", r"\1}"),  # 3\text{ hours and }20\text{ minutes}
         (r"^\\\{\s*\\\}$", r"\\emptyset"),  # \{ \}
         (r"(?<=[0-9]) ?\(([a-zA-Z]{3}[a-zA-Z ]*)\)$", r"\\text{ \1}"),  # 9 (apples)
@@ -192,6 +191,7 @@ _RULES = tuple(
             r"\^\s*\{\s*((?:\\prime\s*)+)\}|\^\s*((?:\\prime(?![a-zA-Z])\s*)+)",
             lambda m: "'" * m[0].count("prime"),
         ),  # f^{\prime\prime}; f^\prime
+        (r"^([0-9]+)\^\\circ ?([0-9]+)'$", r"\1\\text{ degrees}\2\\text{ arcminutes}"),  # 22^\circ30'
         (r"(?<=[0-9])\.([0-9]*)\\dot\s*\{?([0-9])\}?", r".\1\\overline{\2}"),  # 0.1\dot{6}
         (r"\\([ij])math(?![a-zA-Z])", r"\1"),  # \hat{\imath}
         (r"\\mathbb\s*([A-Z])(?![a-zA-Z])", r"\\mathbb{\1}"),  # \mathbb R

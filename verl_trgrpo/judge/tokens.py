@@ -32,7 +32,6 @@ _PIECE = re.compile(
 _WORD = re.compile(
     rf"(?P<word>[^\W\d_]{{2,}}(?:[-'’][^\W\d_]+)*|\b[aA]\b)|(?P<sep>[,;][{AND}{OR}]?)|(?P<open>\()|(?P<close>\))|(?P<formula>[^\s:])"
 )  # well-known; ,; (; ); n
-_JOINING = {"and": "," + AND, "or": "," + OR}
 _OPENS_CLAUSE = re.compile(
     rf"\((?:\\text\{{ ?(?:for|where|with|if|when)\b|{_LETTERS}(?:\\in|\\text\{{ ?(?:is|are|an?|real|constants?|arbitrary)\b))"
 )  # (c\text{ constant)}
@@ -110,7 +109,9 @@ class AnswerLexer(Lexer):
                 yield from self._inner(match["text"])
             elif match["word"]:
                 kind = self.type_of(match["word"])
-                yield ("MATH" if kind == "WORD" and match["word"].lower() not in CHANGING_WORDS else kind), match[0]
+                is_product = match["word"] == "an" and text[match.end() : match.end() + 1] != " "  # an+b
+                unknown = kind == "WORD" and match["word"].lower() not in CHANGING_WORDS
+                yield ("MATH" if is_product or unknown else kind), match[0]
             elif match["sep"]:
                 yield "SEP", match[0].replace(ROW, ",")
             elif match["quantity"]:
@@ -125,9 +126,6 @@ class AnswerLexer(Lexer):
     def _inner(self, words: str) -> Iterator[tuple[str, str]]:
         """Yield what is in `\\text`: a letter or number is a formula."""
         for match in _WORD.finditer(words):
-            if match[0].lower() in _JOINING:
-                yield "SEP", _JOINING[match[0].lower()]
-                continue
             kind = {"sep": "SEP", "open": "_LP", "close": "_RP", "formula": "MATH"}.get(match.lastgroup or "")
             yield kind or self.type_of(match[0]), match[0]
 

@@ -23,7 +23,7 @@ _SPELLINGS = (
     "mL ml milliliter millilitre 毫升 =0.001L", "gal gallon", "quart =0.25gal", "pint =0.125gal", "cup",
     "tablespoon tbsp =3teaspoon", "teaspoon tsp =1teaspoon", "hectare", "acre", "grain", "dollar usd buck =1dollar",
     "cent =0.01dollar", "euro eur", "gbp", "yen jpy 円", "yuan rmb cny 元", "won 원", "rouble ruble руб", "rupee inr rs",
-    "peso", "franc", "degree deg 度", "radian rad", "Hz hertz",
+    "peso", "franc", "degree deg 度 =60arcminute", "arcminute =1arcminute", "radian rad", "Hz hertz",
     "angstrom å Å =0.0000000001m", "am", "pm =0.000000000001m",
     "J joule =1J", "kJ kilojoule =1000J", "N newton", "W watt =1W", "kW kilowatt =1000W", "V volt", "A ampere amp",
     "K kelvin", "Pa pascal =1Pa", "kPa =1000Pa", "C coulomb", "F farad", "T tesla", "mol mole", "eV electronvolt", "erg",
@@ -244,8 +244,6 @@ def in_base_units(unit: Unit) -> tuple[Fraction, Unit]:
 def multiplier(text: str) -> tuple[int, str] | None:
     """Return the factor and the rest of a text that begins with a number word such as ``million``."""
     word, _, rest = text.strip().partition(" ")
-    if word[:1] in MULTIPLIERS:
-        return MULTIPLIERS[word[0]], word[1:] + rest
     factor = MULTIPLIERS.get(word.rstrip(".,"), MULTIPLIERS.get(word.rstrip(".,").removesuffix("s")))
     return None if factor is None else (factor, rest)
 

@@ -34,6 +34,8 @@ _COLOR = re.compile(r"\x1b\[[0-9;]*m")
 # What vLLM's logger puts in front of each line of an error.
 _LOGGED = re.compile(r"(?:ERROR|CRITICAL) \d\d-\d\d \d\d:\d\d:\d\d \[[^]]{1,80}\] ?")
 _EXCEPTION = re.compile(r"(?:[\w.]+\.)?\w*(?:Error|Exception|Interrupt)(?::|$)")
+# What ends a traceback, whatever the exception's name.
+_RAISED = re.compile(r"[A-Za-z_][\w.]{0,200}(?::|$)")
 # Lines that Ray and Hydra put around an error, and errors that follow from the end of another process.
 _WRAPPER = re.compile(
     r"ray\.exceptions\.(?:RayError|RayTaskError|RayActorError|Actor\w{1,20}Error|WorkerCrashedError|OwnerDiedError|ObjectLostError)\b|"
@@ -165,6 +167,7 @@ class _Process:
     latest: Message | None = None
     own: Message | None = None
     is_open: bool = False
+    in_frames: bool = False
     place: str = ""
     functions: deque[str] = field(default_factory=lambda: deque(maxlen=60))
     ending: deque[str] = field(default_factory=lambda: deque(maxlen=3))
@@ -174,7 +177,9 @@ class _Process:
         if line.strip():
             self.ending.append(line)
         inside = self.is_open and self.latest and self.latest.native  # where a line can look like an exception
-        begins = (not inside and _EXCEPTION.match(line.strip())) or _NATIVE.match(line)
+        raised = _RAISED.match(line) if self.in_frames else None
+        begins = (not inside and (raised or _EXCEPTION.match(line.strip()))) or _NATIVE.match(line)
+        self.in_frames = bool(_FRAME.match(line)) or (self.in_frames and line[:1].isspace())
         if self.is_open and self.latest and not begins and not _OTHER.match(line):
             self.latest.lines.append(line.rstrip())
             self.is_open = len(self.latest.lines) < (_MOST_LINES // 2 if self.latest.native else _MOST_LINES)

@@ -19,7 +19,7 @@ from verl_trgrpo.checks.machine import cluster_of
 from verl_trgrpo.checks.resume import loading_findings
 from verl_trgrpo.checks.view import RunView
 from verl_trgrpo.common.files import free_name, lock, name_holder, open_plain
-from verl_trgrpo.common.findings import InvalidInputError, Level, raise_invalid
+from verl_trgrpo.common.findings import InvalidInputError, Level, grouped, raise_invalid
 from verl_trgrpo.common.secrets import environment_secrets
 from verl_trgrpo.common.text import from_here, show
 from verl_trgrpo.launch.driver import Driver
@@ -119,7 +119,7 @@ def run_training(
                 pass
         report = driver.check(run)
         raise_invalid(report.messages(Level.ERROR))
-        for warning in report.messages(Level.WARNING):
+        for warning in grouped(report.messages(Level.WARNING)):
             show(f"warning: {warning}", stream)
         return launch(run, report.total_steps, stream, driver.train, report.first_prompt)
 

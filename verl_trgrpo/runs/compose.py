@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
 import warnings
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -24,6 +23,7 @@ from verl_trgrpo.config import OWN_CONFIGS
 from verl_trgrpo.runs.hydra_messages import OF_WEIGHTS, hydra_message, option_hint
 from verl_trgrpo.runs.keys import MAIN_SECTIONS, flat, selected
 from verl_trgrpo.runs.overrides import added_keys, chosen_value, malformed, quoted, setting_problems
+from verl_trgrpo.runs.trainers import OtherTrainer, verl_directory
 
 DEFAULT_CONFIG = "trgrpo_trainer"
 
@@ -40,12 +40,14 @@ class ComposedRun:
         arguments: of ``python -m verl.trainer.main_ppo`` that compose the same.
         choices: option of each configuration group, such as ``algorithm``.
         added: keys that overrides add on purpose, with a plus; groups do not count.
+        trainer: that runs it; None for ``main_ppo``.
     """
 
     config: DictConfig
     arguments: tuple[str, ...]
     choices: Mapping[str, str] = field(default_factory=dict)
     added: frozenset[str] = frozenset()
+    trainer: OtherTrainer | None = None
 
     @cached_property
     def defaults(self) -> DictConfig:
@@ -54,7 +56,12 @@ class ComposedRun:
         A file of a job names no choices. It is compared with veRL's own defaults for its ``model_engine``.
         """
         if not self.is_job:
-            return defaults_of(self.choices)
+            found = defaults_of(self.choices)
+            if self.trainer:
+                found = found.copy()
+                with open_dict(found):
+                    found.merge_with(self.trainer.settings)
+            return found
         engine = str(selected(self.config, "model_engine"))
         known = (_verl_configs() / "model_engine" / f"{engine}.yaml").is_file()
         return _defaults("ppo_trainer", (("model_engine", engine),) if known else ())
@@ -121,6 +128,27 @@ def compose(
     )
     arguments = (*primary, *options, *chosen, *naming, *overrides)
     return ComposedRun(config, arguments, choices, frozenset(added_keys(overrides) - set(choices)))
+
+
+def compose_part(source: str | Path, overrides: Sequence[str]) -> tuple[ComposedRun, dict[str, str]]:
+    """Compose a run without the overrides that are refused; return also the message about each by the key that it begins with.
+
+    Raises:
+        InvalidInputError: the rest cannot be composed either.
+    """
+    try:
+        return compose(source, overrides), {}
+    except InvalidInputError as error:
+        named = [message.lstrip("+~") for message in error.messages]
+        keys = {word: word.lstrip("+~").partition("=")[0] for word in overrides}
+        left = [
+            word for word, key in keys.items() if not any(re.match(rf"{re.escape(key)}[.:=]", each) for each in named)
+        ]
+        try:
+            part = compose(source, left)
+        except InvalidInputError:
+            raise error from None
+        return part, {re.split(r"[:=]", each)[0]: message for each, message in zip(named, error.messages, strict=True)}
 
 
 def _values(config: DictConfig) -> dict[str, Any]:
@@ -232,18 +260,6 @@ def _recipe_file(source: str | Path) -> Path | None:
         raise InvalidInputError([f"recipe {source}: does not exist, or does not end in .yaml; give a recipe file"])
     check_no_alias(read_foreign(real_path(recipe)), recipe)  # Hydra opens it by its path
     return recipe.resolve()
-
-
-def verl_directory() -> Path:
-    """Return the directory of the installed veRL, without an import of it.
-
-    Raises:
-        InvalidInputError: veRL is not installed.
-    """
-    found = importlib.util.find_spec("verl")
-    if found is None or not found.submodule_search_locations:
-        raise InvalidInputError(['veRL is not installed; pip install "verl>=0.9.1,<0.10"'])
-    return Path(found.submodule_search_locations[0])
 
 
 def _verl_configs() -> Path:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -60,7 +61,7 @@ class MovedKey:
 
 @cache
 def moved_keys() -> Mapping[str, MovedKey]:
-    """Return the keys of ``moved_keys.yaml``; one that ends in ``.*`` is a section."""
+    """Return the keys of ``moved_keys.yaml``; one that ends in ``.*`` is a section, one that begins with ``*.`` a name."""
     content = yaml.safe_load((Path(__file__).parent / "moved_keys.yaml").read_text(encoding="utf-8"))
     return {key: MovedKey(row[0] or "", *row[1:]) for rows in content.values() for key, row in rows.items()}
 
@@ -105,7 +106,7 @@ def hint_of(
         plus: a key that a section may get, and does not have, is written with a plus.
         reads: whether anything reads a key that a section may get.
     """
-    if found := moved_key(key):
+    if found := moved_key(key) or _foreign_name(key, known):
         if not found.place:
             return f"no counterpart, {found.why}"
         if not (place := place_of(key, known) or nearest_key(found.place, known)):
@@ -118,6 +119,15 @@ def hint_of(
     # A key that a plus would rightly add is not taken for one elsewhere.
     elsewhere = plus and key.startswith(ADDED) and meant.rpartition(".")[0] != key.rpartition(".")[0]
     return f"did you mean {meant}?" if meant and not elsewhere else ""
+
+
+def _foreign_name(key: str, known: Collection[str]) -> MovedKey | None:
+    """Return the counterpart of a name that other trainers have, wherever it is written; of the critic's its own."""
+    found = None if key.startswith(ADDED) else moved_keys().get(f"*.{key.rpartition('.')[2]}")
+    if found and key.startswith("critic."):
+        own = re.sub(r"^actor_rollout_ref\.(actor\.)?", "critic.", found.place)
+        return replace(found, place=own) if own in known else found
+    return found
 
 
 def selected(config: Any, key: str) -> Any:

@@ -14,9 +14,9 @@ from verl_trgrpo.common.findings import Finding, InvalidInputError
 from verl_trgrpo.common.foreign import read_foreign, real_path
 from verl_trgrpo.common.secrets import without_passwords, word_problems
 from verl_trgrpo.common.text import shorten
-from verl_trgrpo.runs.compose import verl_directory
 from verl_trgrpo.runs.environment import TRAINER
 from verl_trgrpo.runs.overrides import quoted
+from verl_trgrpo.runs.trainers import OtherTrainer, other_trainer, verl_directory
 from verl_trgrpo.shell.bash import Bash, TooLongError
 
 # What veRL calls its configuration where a command names none.
@@ -42,14 +42,14 @@ class ScriptStart:
         source: name or file of its primary configuration.
         overrides: that are known.
         findings: what was not read, by line, and what bash does to the command.
-        module: of the trainer; of another one than ``main_ppo`` the keys alone can be checked.
+        trainer: that is started; None for ``main_ppo``.
     """
 
     line: int
     source: str | Path
     overrides: tuple[str, ...]
     findings: tuple[Finding, ...]
-    module: str = TRAINER
+    trainer: OtherTrainer | None = None
 
 
 def is_script(source: str) -> bool:
@@ -156,13 +156,16 @@ class _Reader:
         unread = [word for word in words if self.bash.reason(word)]
         known = [word for word in words if word not in unread]
         findings = [*self._unread(unread), *self._surroundings(line)]
-        other = None if module == TRAINER else _other_trainer(module)
+        other = None if module == TRAINER else other_trainer(module)
         if other:
             if module != other.module:
                 findings.append(self._error(line, f"starts {module}, which is not here; start {other.module}"))
-            reason = (
-                f"{self.path}, line {line}: starts {other.module}, of which the names of the keys alone were checked"
+            left = (
+                "the rules of main_ppo's v1 trainer, settings without effect, and the memory"
+                if other.name
+                else "all but keys"
             )
+            reason = f"{self.path}, line {line}: starts {other.module}, of which these are not checked: {left}"
             findings.append(Finding.not_checked(str(self.path), reason))
         elif module != TRAINER:
             if _is_file(module) or not any(section in word for word in words for section in _POLICIES):
@@ -186,8 +189,7 @@ class _Reader:
             source = name
         if problems := word_problems(overrides):
             raise InvalidInputError([f"{self.path}, line {line}: {problem}" for problem in problems])
-        started = other.module if other else TRAINER
-        self.starts.append(ScriptStart(line, source, tuple(overrides), tuple(findings), started))
+        self.starts.append(ScriptStart(line, source, tuple(overrides), tuple(findings), other))
 
     def _surroundings(self, line: int) -> list[Finding]:
         """Return what of the shell's state this process does not have."""
@@ -231,28 +233,6 @@ def _is_file(module: str) -> bool:
     return any((place / file).is_file() for place in (verl_directory().parent, Path.cwd()))
 
 
-@dataclass(frozen=True)
-class _Trainer:
-    """A trainer of veRL beside ``main_ppo``: its module, and the folder and name of its configuration."""
-
-    module: str
-    folder: Path
-    config: str
-
-
-def _other_trainer(module: str) -> _Trainer | None:
-    """Return the trainer of veRL that a module is, or was before veRL took its recipe over; None for any other."""
-    for name in (module, re.sub(r"^recipe\.", "verl.experimental.", module)):
-        file = verl_directory().parent / f"{name.replace('.', '/')}.py"
-        if not name.startswith("verl.") or not file.is_file():
-            continue
-        found = re.search(r'@hydra\.main\(config_path="([\w/]+)", config_name="(\w+)"', read_foreign(file).decode())
-        config = file.parent / found[1] / f"{found[2]}.yaml" if found else file
-        if found and re.search(r"^ +- ppo_\w*trainer$", read_foreign(config).decode(), re.MULTILINE):
-            return _Trainer(name, config.parent, config.stem)
-    return None
-
-
 def _configs() -> Path:
     return verl_directory() / "trainer" / "config"
 
@@ -264,7 +244,7 @@ class _Parser(argparse.ArgumentParser):
         raise ValueError(message)
 
 
-def main_arguments(words: Sequence[str], other: _Trainer | None = None) -> tuple[str | Path, list[str]]:
+def main_arguments(words: Sequence[str], other: OtherTrainer | None = None) -> tuple[str | Path, list[str]]:
     """Return the primary configuration and the overrides in arguments of ``main_ppo``, or of another trainer, as Hydra does.
 
     Raises:

@@ -74,4 +74,4 @@ def test_the_installed_program_knows_the_words_of_this_plugin_and_only_with_it(m
     assert known.returncode == 0 and "no errors" in known.stdout, known
     monkeypatch.delenv("PYTHONPATH")
     unknown = validate()
-    assert unknown.returncode == 2 and "algorithm=gdpo: does not exist" in unknown.stderr, unknown
+    assert unknown.returncode == 1 and "algorithm=gdpo: does not exist" in unknown.stdout, unknown

@@ -130,6 +130,54 @@ def test_the_option_that_a_refusal_names_builds_the_file(tmp_path, capsys, name)
     assert len({tuple(truth) for _, truth in built(tmp_path)}) == 4
 
 
+NAMES = ["Anna", "Bruno", "Carla", "David", "Elena", "Fritz", "Greta", "Hugo", "Irene", "Jonas", "Klara", "Ludwig"]
+THINGS = [
+    "bicycle",
+    "garden",
+    "kitten",
+    "lantern",
+    "mirror",
+    "necklace",
+    "orchard",
+    "piano",
+    "quilt",
+    "rabbit",
+    "scarf",
+    "tent",
+]
+
+
+def story(i):
+    """A question that its passage of some 50 characters answers; two questions to a passage."""
+    name, thing, colour = NAMES[i // 2 % 12], THINGS[i // 2 % 12], ("red", "green", "blue", "white")[i % 4]
+    return {
+        "story": f"{name} came by train. The {thing} was {colour}.",
+        "question": f"Which colour was the {thing}?" if i % 2 else f"What did {name} see in that colour?",
+        "options": ["red", "green", "blue", "white"],
+        "answer": "ABCD"[i % 4],
+    }
+
+
+def test_a_short_passage_is_not_lost(tmp_path, capsys):
+    assert len(story(0)["story"]) < 60 and build(tmp_path, [story(i) for i in range(24)]) == 2
+    assert "--context-column story" in capsys.readouterr().err
+    assert build(tmp_path, [story(i) for i in range(24)], "--context-column", "story") == 0
+
+
+@pytest.mark.parametrize(
+    ("column", "text"),
+    [
+        ("remark", lambda i: f"Taken from paper {i} of June, with changes."),  # speaks of no question
+        ("remark", lambda i: f"Checked by {NAMES[(i + 7) % 12]} in the spring."),
+        ("original_question", lambda i: f"In which colour was the {THINGS[i // 2 % 12]}, please?"),
+        ("solution", lambda i: f"The {THINGS[i // 2 % 12]} was painted by {NAMES[i // 2 % 12]}."),
+    ],
+)
+def test_other_sentences_are_no_passage(tmp_path, column, text):
+    rows = [{name: value for name, value in story(i).items() if name != "story"} | {column: text(i)} for i in range(24)]
+    assert build(tmp_path, rows) == 0
+
+
 def test_a_missing_column_is_named_once_with_the_option_for_it(tmp_path, capsys):
     row, _, _ = LAYOUTS["ARC"]
     assert build(tmp_path, [row(i) for i in range(24)]) == 2

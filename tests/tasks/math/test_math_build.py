@@ -139,6 +139,20 @@ def test_a_rounded_ground_truth_is_marked_and_the_reward_reads_the_mark(tmp_path
     assert right(short, "1/3", rounded_gold=True) and not right(short, "2/3", rounded_gold=True)
 
 
+def test_a_source_with_natural_logarithms_is_marked_and_the_reward_reads_the_mark(tmp_path):
+    source = write(tmp_path / "deepscaler.json", [{"problem": "Find the area.", "answer": "\\log 2"}])
+
+    def paid(*options):
+        out = tmp_path / "_".join(["out", *options])
+        [row] = build(out, "--source", source, *options)["train.parquet"]
+        truth = row["reward_model"]["ground_truth"]
+        answers = (r"\boxed{\ln 2}", r"\boxed{\log_{10} 2}")
+        return [compute_score(row["data_source"], each, truth, row["extra_info"])["acc"] for each in answers]
+
+    assert paid() == [0.0, 1.0]
+    assert paid("--natural-log") == [1.0, 0.0]
+
+
 def problems(count):
     return [{"problem": f"What is {n} + 1?", "answer": str(n + 1)} for n in range(count)]
 
@@ -222,12 +236,16 @@ COPIES = {
         "OlympiadBench/OE_TO_maths_en_COMP.parquet",
         [{"id": 1, "question": "Square $n$.", "final_answer": ["$n^{2}$"], "subfield": "Algebra", "image_1": None}],
     ),
+    "svamp": (
+        "test.json",
+        [{"ID": "chal-1", "Body": "Ann has 8 eggs.", "Question": "How many if she eats 3?", "Answer": "5.0"}],
+    ),
 }
 
 
 def test_the_sets_from_copies_of_their_repositories(tmp_path, monkeypatch, datasets_cache):
     """The library reads a directory as it reads the hub."""
-    places, _ = DeepscalerOptions(out=tmp_path / "out").places()
+    places, _ = DeepscalerOptions(out=tmp_path / "out", sets=tuple(COPIES)).places()
     for name, (path, rows) in COPIES.items():
         hub = places[name]
         write(tmp_path / hub.dataset / path, rows)
@@ -248,3 +266,16 @@ def test_the_sets_from_copies_of_their_repositories(tmp_path, monkeypatch, datas
     assert origin == "Hothan/OlympiadBench/OE_TO_maths_en_COMP/train#1"
     arguments = manifest_of(tmp_path / "out")["arguments"]
     assert arguments["hub"]["minerva"]["revision"] == places["minerva"].revision
+    [(name, [row])] = build(tmp_path / "asked", "--source", "hf", "--sets", "svamp").items()
+    assert (name, row["data_source"], row["reward_model"]["ground_truth"]) == ("svamp.parquet", "svamp", ["5.0"])
+    assert row["extra_info"]["question"] == "Ann has 8 eggs. How many if she eats 3?"
+    assert compute_score("svamp", r"\boxed{5}", ["5.0"], row["extra_info"])["score"] == 1
+
+
+def test_a_copy_of_svamp_is_a_test_set_and_its_train_file_alone_trains(tmp_path):
+    rows = [{"Body": f"Ann has {n} eggs.", "Question": "How many eggs?", "Answer": n} for n in range(3)]
+    hub = tmp_path / "ChilleD" / "SVAMP"
+    files = {split: write(hub / f"{split}.json", rows[number:]) for number, split in enumerate(("train", "test"))}
+    built = build(tmp_path / "out", "--source", hub)
+    assert {name: len(rows) for name, rows in built.items()} == {"svamp.parquet": 2}
+    assert len(build(tmp_path / "alone", "--source", files["train"])["train.parquet"]) == 3

@@ -52,19 +52,20 @@ def construct(question: str, settings: dict[str, Any], *arguments: Any) -> list[
     return [[each.level.value, each.where, each.message] for each in _QUESTIONS[question](config, *arguments)]
 
 
-def constructed(config: DictConfig, loss: dict[str, Any], local: list[str]) -> list[Finding]:
+def constructed(config: DictConfig, loss: dict[str, Any], local: list[str], validates: bool = True) -> list[Finding]:
     """Construct the parts of a run.
 
     Args:
         config: of the run.
         loss: the section of the policy loss, without settings of the run.
         local: sections of models whose files are on this machine.
+        validates: the trainer runs veRL's ``validate_config``.
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for key in (MODEL, "critic.model"):
             OmegaConf.update(config, f"{key}.use_shm", False)  # it would copy the model into memory
-        found = sections.dataclass_findings(config.copy(), OmegaConf.create(loss), frozenset(local))
+        found = sections.dataclass_findings(config.copy(), OmegaConf.create(loss), frozenset(local), validates)
         return found if any(each.level is Level.ERROR for each in found) else found + _worker_findings(config, local)
 
 
@@ -82,7 +83,7 @@ def _worker_findings(config: DictConfig, local: list[str]) -> list[Finding]:
         name = "fsdp" if section == "critic" else "fsdp_config"
         if selected(settings, name) and str(selected(settings, "strategy")).startswith("fsdp"):
             findings += engine.engine_findings(config, section, settings, its_model, key in local, name)
-    gpus = config.trainer.n_gpus_per_node
+    gpus = selected(config, "rollout.n_gpus_per_node") or config.trainer.n_gpus_per_node  # the rollout's own, if it has
     if selected(config, f"{ROLLOUT}.name") == "vllm":
         findings += rollout.server_findings(ROLLOUT, config.actor_rollout_ref.rollout, model, gpus)
     judge = f"{REWARD_MODEL}.rollout"

@@ -41,7 +41,7 @@ _UNEXPECTED = re.compile(r"\b(?P<class>\w+)\.__init__\(\) got an unexpected keyw
 _CONFIG_KEY = re.compile(r"\n *full_key: (?P<key>\S+)")
 
 
-def dataclass_findings(config: DictConfig, loss: DictConfig, local: frozenset[str]) -> list[Finding]:
+def dataclass_findings(config: DictConfig, loss: DictConfig, local: frozenset[str], validates: bool) -> list[Finding]:
     """Build every dataclass that veRL's driver and workers build, then run ``validate_config`` if all of them can be built.
 
     While the sections around them are built, sections of the policy loss that cannot be built are replaced by the defaults.
@@ -50,6 +50,7 @@ def dataclass_findings(config: DictConfig, loss: DictConfig, local: frozenset[st
         config: of the run, which is changed.
         loss: the section of the policy loss, without settings of the run.
         local: sections of models whose files are here.
+        validates: the trainer runs ``validate_config``.
     """
     from verl.trainer.ppo.utils import need_critic, need_reference_policy
 
@@ -76,7 +77,9 @@ def dataclass_findings(config: DictConfig, loss: DictConfig, local: frozenset[st
         findings += [
             Finding.error(key, _of_reference(found.message)) for found in _build_findings(key, reference(config))
         ]
-    return findings or _validate_config_findings(config, need_reference_policy(config), has_critic)
+    if findings or not validates:
+        return findings
+    return _validate_config_findings(config, need_reference_policy(config), has_critic)
 
 
 def _fields_alone(node: DictConfig) -> DictConfig:

@@ -123,15 +123,15 @@ def _field_names(kind: pa.DataType) -> set[str]:
 
 def fits_together(files: Mapping[str, DataFile]) -> Iterator[Found]:
     """Ask whether files, given by name, can be loaded together: veRL concatenates them with `datasets`."""
+    names = [name for name, file in files.items() if file.rows]
+    if len(names) < 2:
+        return
     import datasets
     import pyarrow as pa
 
     def one_row(schema: pa.Schema) -> datasets.Dataset:  # data sets without rows are left out
         return datasets.Dataset(pa.table([pa.nulls(1, field.type) for field in schema], schema=schema))
 
-    names = [name for name, file in files.items() if file.rows]
-    if len(names) < 2:
-        return
     fitting: list[datasets.Dataset] = []
     for name in names:
         schema, first = files[name].schema, files[names[0]].schema

@@ -23,7 +23,7 @@ _FOREIGN = (
 )
 TASK = Task(
     rewards={
-        **dict.fromkeys(("math", "deepscaler", "aime2024", "amc2023", "math500", "olympiad_bench"), _MATH),
+        **dict.fromkeys(("math", "deepscaler", "aime2024", "amc2023", "math500", "olympiad_bench", "svamp"), _MATH),
         "math_dapo": _DAPO,
         "minerva": _MINERVA,
     },

@@ -31,8 +31,7 @@ def score_math(
     Args:
         response, ground_truth: as for :func:`verl_trgrpo.judge.judge_answer`.
         extra_info: the row's extra_info, with the prompt and how it was rendered (`reward_input` adds them). A true
-            `rounded_gold`, as the builder marks rows, has the effect of the option; a true `natural_log` says that ``\\log``
-            without a base is the natural one in the gold's source.
+            `rounded_gold` or `natural_log`, as the builder marks rows, has the effect of the argument of `judge_answer`.
         rounded_gold, answer_form: as for `judge_answer`.
         thinking: the chat template ends the prompt in `<think>`, so a response without `</think>` was cut off in its
             reasoning; None for what `extra_info` says.

@@ -60,7 +60,7 @@ _TRAIN = "deepscaler"
 
 
 # Problems of each test set. A file with more is another one, such as train problems from earlier years.
-_SIZES = {"aime2024": 30, "amc2023": 83, "math500": 500, "minerva": 272, "olympiad_bench": 675}
+_SIZES = {"aime2024": 30, "amc2023": 83, "math500": 500, "minerva": 272, "olympiad_bench": 675, "svamp": 1000}
 
 # Share of the rows with the number of choices as the answer above which the choices are counted from 1, not a row wrong.
 _FROM_ONE = 0.05
@@ -79,7 +79,10 @@ _SETS = {
         "olympiad_bench",
         HubData("Hothan/OlympiadBench", "3b426ee1d587c71b495146dde9f3e995ee7ac59f", "train", "OE_TO_maths_en_COMP"),
     ),
+    "svamp": ("SVAMP", HubData("ChilleD/SVAMP", "5e0bf1e5e7c0e9c4bc39180d224f41f3f801b7ef", "test")),
 }
+# Not one of DeepScaleR's, so of the hub on request alone.
+_ASKED_FOR = {"svamp"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,14 +92,15 @@ class DeepscalerOptions(BuilderOptions):
     Args:
         source: hf (the Hugging Face hub), a directory with a file for each set, or one file: that of a test set if it has
             the name of one (aime.json) and is not in a directory named train, otherwise of train problems.
-        sets: which to build, of deepscaler, aime2024, amc2023, math500, minerva and olympiad_bench; all of the source if
-            left out.
+        sets: which to build, of deepscaler, aime2024, amc2023, math500, minerva, olympiad_bench and svamp; all of the source
+            if left out, without svamp of the hub.
         problem_column: column with the problems, where it has none of the usual names (docs/data.md).
         answer_column: column with the answers, likewise.
         choices_column: columns with one choice each, the right one among them, or a column that has all of them, likewise.
         context_column: column with the passage that the problem is about, likewise.
         limit: at most this many rows per file, drawn with the seed; all if left out.
         instruction: appended to each problem; empty for none.
+        natural_log: ``\\log`` without a base is the natural logarithm in this source, but for problems that name base 10.
     """
 
     source: str = "hf"
@@ -107,6 +111,7 @@ class DeepscalerOptions(BuilderOptions):
     context_column: str = ""
     limit: Annotated[int | None, "[1, inf)"] = None
     instruction: str = BOXED_INSTRUCTION
+    natural_log: bool = False
 
     def problems(self) -> list[str]:
         """Return a message if the source lacks a set."""
@@ -120,7 +125,8 @@ class DeepscalerOptions(BuilderOptions):
         """
         files = None if self.source == "hf" else find_math_files(Path(self.source), self.out)
         available: dict[str, Any] = files.single() if files else {name: hub for name, (_, hub) in _SETS.items()}
-        asked = [_set_named(word) or word for word in self.sets] or [*available]
+        asked = [_set_named(word) or word for word in self.sets]
+        asked = asked or [name for name in available if files or name not in _ASKED_FOR]
         if missing := [name for name in asked if name not in available]:
             raise ValueError(f"{self.source} has no {', '.join(missing)}; choose sets from {', '.join(available)}")
         found = {name: available[name] for name in _SETS if name in asked}
@@ -136,13 +142,13 @@ def build_deepscaler(options: DeepscalerOptions, progress: Progress = no_progres
       verl-trgrpo data build deepscaler --out data/probe --sets math500 minerva --limit 50 --instruction ''
 
     notes:
-      Test sets are AIME 2024, AMC 2023, MATH-500, Minerva and OlympiadBench.
+      Test sets are AIME 2024, AMC 2023, MATH-500, Minerva and OlympiadBench, and on request SVAMP (--sets svamp).
       All files have one schema. A ground truth is a list of strings of which any is right.
       Within a set, a problem that occurs again with the same answer is dropped; if the answers differ, all its copies
       are. Rows without an answer or with one that cannot be read are dropped, too. All are counted.
       A source directory has a file for each set: deepscaler, aime or aime2024, amc or amc2023, math, math500 or MATH-500,
-      minerva, olympiad_bench (.json, .jsonl, .jsonl.gz, .parquet, .arrow; in any case, with _, - or neither), not in a
-      directory named train; or copies of the hub's repositories. Other files are a warning.
+      minerva, olympiad_bench, svamp (.json, .jsonl, .jsonl.gz, .parquet, .arrow; in any case, with _, - or neither),
+      not in a directory named train; or copies of the hub's repositories. Other files are a warning.
       The download was not run against the hub itself so far; if it fails, download the sets and give --source.
 
     Returns:
@@ -168,7 +174,7 @@ def build_deepscaler(options: DeepscalerOptions, progress: Progress = no_progres
     splits, found = {}, {}
     for name, place in places.items():
         problems, found[name] = choose_problems(name, place, options, progress)
-        splits["train" if name == _TRAIN else name] = [_row(each, name, options.instruction) for each in problems]
+        splits["train" if name == _TRAIN else name] = [_row(each, name, options) for each in problems]
     return data_set.write(splits, math_schema(), found)
 
 
@@ -213,16 +219,21 @@ def choose_problems(
     return chosen, read.counts(len(chosen), dropped)
 
 
-def _row(problem: Problem, name: str, instruction: str) -> dict[str, Any]:
+def _row(problem: Problem, name: str, options: DeepscalerOptions) -> dict[str, Any]:
     return build_row(
         data_source=name,
         prompt=[
             *([{"role": "system", "content": problem.system}] if problem.system else []),
-            {"role": "user", "content": f"{problem.text} {instruction}".strip()},
+            {"role": "user", "content": f"{problem.text} {options.instruction}".strip()},
         ],
         ability="math",
         ground_truth=problem.answers,
-        extra_info={"question": problem.text, "origin": problem.origin, "rounded_gold": is_rounded(problem.answers)},
+        extra_info={
+            "question": problem.text,
+            "origin": problem.origin,
+            "rounded_gold": is_rounded(problem.answers),
+            "natural_log": options.natural_log,
+        },
     )
 
 
@@ -231,7 +242,12 @@ def math_schema() -> "pa.Schema":
     import pyarrow as pa
 
     return arrow_schema(
-        [pa.field("question", pa.string()), pa.field("origin", pa.string()), pa.field("rounded_gold", pa.bool_())],
+        [
+            pa.field("question", pa.string()),
+            pa.field("origin", pa.string()),
+            pa.field("rounded_gold", pa.bool_()),
+            pa.field("natural_log", pa.bool_()),
+        ],
         ground_truth=pa.list_(pa.string()),  # also if all rows have one answer
     )
 

@@ -1,7 +1,7 @@
 """Columns that no problem was asked for and whose values look as if the questions need them: choices and passages."""
 
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from statistics import median
 from typing import Any
@@ -13,11 +13,16 @@ from verl_trgrpo.tasks.math.problems import ANSWER_COLUMNS, ProblemColumns, choi
 _ROWS, _NEARLY_ALL = 1000, 0.9
 # Characters of the longest choice and of the shortest passage, and how much longer than the problem a passage is.
 _CHOICE, _PASSAGE, _LONGER = 300, 100, 1.5
+# Share of the rows up to which a word says what a row is about.
+_COMMON = 0.25
 # Names of columns with text about the answer, which a question does not need.
 _ABOUT_ANSWER = re.compile(
     "solution|response|generat|reason|expl|^exp$|cot|thought|think|rationale|support|evidence|proof|analysis|feedback|comment|"
     "output|completion|hint|revis"
 )
+
+# Names of columns with another form of the question, which shares its words as a passage does.
+_ABOUT_QUESTION = re.compile("question|problem|prompt|query|instruct|message|convers|title|rephras|paraphras|translat")
 
 
 class UnreadColumns:
@@ -94,9 +99,35 @@ class UnreadColumns:
             texts = [value for row in self._rows if isinstance(value := row.get(name), str) and value.strip()]
             if _ABOUT_ANSWER.search(plain_name(name)) or not self._share([True] * len(texts)):
                 continue
-            if median(map(len, texts)) > max(_PASSAGE, _LONGER * usual):
+            if median(map(len, texts)) > max(_PASSAGE, _LONGER * usual) or self._speaks_of_question(name, unread):
                 found.append(name)
         return found
+
+    def _speaks_of_question(self, name: str, unread: Sequence[str]) -> bool:
+        """Return True if a column has sentences that share words with what was read of the own row, and not of another row."""
+        texts = [str(row.get(name)) for row in self._rows]
+        if _ABOUT_QUESTION.search(plain_name(name)) or not self._share(map(_is_sentence, texts)):
+            return False
+        beside = [_words(value for other, value in row.items() if other not in unread) for row in self._rows]
+        often = Counter(word for words in beside for word in words)
+        rare = [{word for word in words if often[word] <= _COMMON * len(beside)} for words in beside]
+        apart = len(rare) // 2  # questions about one passage follow each other
+        own, other = (
+            sum(bool(_words([text]) & words) for text, words in zip(texts, rare[shift:] + rare[:shift], strict=True))
+            for shift in (0, apart)
+        )
+        return own >= len(texts) / 2 and own >= 2 * other
+
+
+def _is_sentence(text: str) -> bool:
+    return len(text.split()) > 3 and text.rstrip().rstrip("\"')").endswith((".", "!", "?"))
+
+
+def _words(values: Iterable[Any]) -> set[str]:
+    texts = [
+        part for value in values for part in (value if isinstance(value, list) else [value]) if isinstance(part, str)
+    ]
+    return set(re.findall(r"[^\W\d_]{3,}", " ".join(texts).casefold()))
 
 
 def _is_further(answer: Any, choices: Sequence[Any]) -> bool:
