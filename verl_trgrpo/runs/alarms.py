@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from verl_trgrpo.runs.history import TIMES, VALIDATION, Flags, History, Values, levels, median, noise_of, sums
+from verl_trgrpo.runs.history import TIMES, Flags, History, Values, levels, median, noise_of, sums
 from verl_trgrpo.runs.signals import Signal
 
 START = 5
@@ -43,6 +43,7 @@ class Alarm:
         away: how many values had a level that was not back.
         left: step of the last value that was like what it is compared with.
         against: what it is compared with, in words.
+        reference: what it is compared with; a longer level later does not take back what had been reached.
         scale: factor of the change that an excuse allowed.
         at_start: whether the metric had no sound value before.
         ended: place at which the level had been back, or the change excused, for long enough; None while it stands.
@@ -54,6 +55,7 @@ class Alarm:
     away: int
     left: float
     against: str
+    reference: float
     scale: float
     at_start: bool
     ended: int | None = None
@@ -89,7 +91,7 @@ class Column:
         badness, found = _badness(self.signal, self.values), list[Alarm]()
         alarm, look, granted = None, 0, 1.0
         for size, end in _parts(len(self.values)):
-            part = _Part.of(self, badness[:end], size)
+            part = _Part.of(self, badness[:end], size, alarm.reference if alarm else math.inf)
             if part is None or (alarm is None and not part.may_raise(granted)):
                 continue
             for i in range(size - 1, end):
@@ -119,7 +121,8 @@ class Column:
             sick.tolist(),
             len(sick),
             self._left(part, first),
-            self._against(part, first),
+            self._against(part, first, i),
+            float(part.reference[i]),
             scale,
             at_start,
             _away=i,
@@ -157,14 +160,14 @@ class Column:
         last = int(calm[-1]) - (part.window - 1) // 2 if len(calm) else 0  # a level is that of the middle of its values
         return float(self.numbers[max(0, last)])
 
-    def _against(self, part: _Part, first: int) -> str:
-        """Say what the quantity had been."""
-        signal, reference = self.signal, part.reference[first]
+    def _against(self, part: _Part, first: int, i: int) -> str:
+        """Say what the quantity had been before place `first`, of an alarm that value `i` raises."""
+        signal = self.signal
         if signal.unit in _FEWEST:
             return ""
         if signal.unit == "part":
-            best = int(np.argmin(np.abs(part.level[:first] - reference)))
-            return f", was {-reference:.3g} at step {self.numbers[best]:.0f}"
+            best = int(np.argmin(np.abs(part.level[:first] - part.reference[i])))
+            return f", was {-part.level[best]:.3g} at step {self.numbers[best]:.0f}"
         start, far = median(self.values[: part.count]), float(signal.unit == "distance")
         bound = min(max(abs(start - far), part.normal[0]), part.normal[1])
         clipped = "" if signal.falls or math.isclose(bound, abs(start - far)) else f", sound to {abs(far - bound):.3g}"
@@ -187,18 +190,19 @@ class _Part:
     """
 
     @classmethod
-    def of(cls, column: Column, y: Values, size: int) -> _Part | None:
-        """Return None for fewer values than can be judged."""
+    def of(cls, column: Column, y: Values, size: int, reached: float) -> _Part | None:
+        """Return None for fewer values than can be judged; `reached` is the reference of an alarm that stands."""
         signal = column.signal
         bounded, window = signal.unit in _FEWEST, max(signal.lasts, _FEWEST.get(signal.unit, 2))
         if size < window + (not bounded):
             return None
         if window > 1:
             window = max(window, min(_LONGEST if bounded else _LONGEST + size // 50, size // 5))
-        return cls(column, y, size, window)
+        return cls(column, y, size, window, reached)
 
-    def __init__(self, column: Column, y: Values, size: int, window: int) -> None:
+    def __init__(self, column: Column, y: Values, size: int, window: int, reached: float) -> None:
         self.signal, self.metric, self.y, self.size, self.window = column.signal, column.metric, y, size, window
+        self._reached = reached
         self._column = column
         self._is_bounded, self._flags = self.signal.unit in _FEWEST, dict[float, _Flags]()
         self.count = min(START, max(2, size // 3))
@@ -224,7 +228,9 @@ class _Part:
             bound = np.full(len(self.y), self._bound)
             return bound, np.abs(bound)
         if self.signal.unit == "part":
-            reference = _best(self.signal, self.level, self.window)
+            none, binomial = np.zeros(self.size, bool), self._history.binomial(self.metric)
+            noise = noise_of(self.y[: self.size], none, binomial=binomial)
+            reference = np.minimum(_best(self.level, self.window, noise), self._reached)
             return reference, _change(self.signal, reference, self.start, self._worst)
         return _start(self.signal, len(self.y), self.count, self.start, self.normal)
 
@@ -296,15 +302,30 @@ class _Part:
         half = full - change / 2
         if self.signal.unit != "part":
             half = np.minimum(full, (np.maximum(self.start, self.reference) + full) / 2)  # not from below its own start
+        else:  # nothing is compared with the first values, but they can be sick as those behind
+            half[: self.window] = half[self.window : self.window + 1] if len(half) > self.window else math.nan
         near = self.y >= half
         steady = self.signal.metrics != TIMES  # of which single ones are those of a validation or a checkpoint
         alone = (worse >= np.maximum(1.5 * change, _SURE_ALONE * self.noise)) & steady
         sure = _SURE * np.maximum(
             self.noise * np.sqrt(2 / np.minimum(np.arange(1, len(near) + 1), window)), self.wander
         )
-        raised = (self.level - self.reference >= np.maximum(change, sure)) & (sums(near, window) > window / 2)
+        raised = self.level - self.reference >= np.maximum(change, sure)
+        if self.signal.unit == "part":
+            raised |= self._slow(change)
+        raised &= sums(near, window) > window / 2
         raised |= (sums(worse >= np.maximum(2 * change, _SURE_TWO * self.noise), 2) == 2) & steady
         return _Flags(near, alone, raised | (alone & (sums(alone, _RECENT) >= _FAR)))
+
+    def _slow(self, change: Values) -> Flags:
+        """Return where the mean of a third of the run is below the best one before, of which less is noise than of a level."""
+        longer = max(self.window, self.size // 3)
+        best, summed = np.full(len(self.y), np.nan), np.cumsum(self.y)
+        means = (summed - np.concatenate([np.zeros(longer), summed])[: len(summed)]) / longer
+        means[: longer - 1] = np.inf
+        best[longer:] = np.minimum.accumulate(means)[:-longer]
+        sure = _SURE * max(self.noise * math.sqrt(2 / longer), self.wander * math.sqrt(self.window / longer))
+        return means - best >= np.maximum(change, sure)
 
     def begin(self, scale: float, i: int) -> int:
         """Return where the values that raise an alarm at value `i` begin to be sick."""
@@ -344,12 +365,16 @@ def _badness(signal: Signal, values: Values) -> Values:
     return -values if signal.falls else values
 
 
-def _best(signal: Signal, level: Values, window: int) -> Values:
-    """Return the best level before each value; NaN where there is none yet."""
+def _best(level: Values, window: int, noise: float) -> Values:
+    """Return the best level before each value; NaN where there is none yet.
+
+    What less than half of the values of a level had reached counts less, by the noise that it has more.
+    """
     size, reference = len(level), np.full(len(level), np.nan)
-    # One validation may be the best, of many answers; one step may not.
-    early = np.arange(size) < max((window - 1) // 2, 0 if signal.metrics == VALIDATION else 2)
-    reference[window:] = np.minimum.accumulate(np.where(early, np.inf, level))[: size - window]
+    less = np.zeros(size)
+    known = np.arange(1, 1 + max((window - 1) // 2, 2))[:size]
+    less[: len(known)] = _SURE * noise * np.maximum(0, np.sqrt(1 / known + 1 / window) - math.sqrt(2 / window))
+    reference[window:] = np.minimum.accumulate(level + less)[: size - window]
     return reference
 
 
