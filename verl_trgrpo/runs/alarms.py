@@ -228,9 +228,7 @@ class _Part:
             bound = np.full(len(self.y), self._bound)
             return bound, np.abs(bound)
         if self.signal.unit == "part":
-            none, binomial = np.zeros(self.size, bool), self._history.binomial(self.metric)
-            noise = noise_of(self.y[: self.size], none, binomial=binomial)
-            reference = np.minimum(_best(self.level, self.window, noise), self._reached)
+            reference = np.minimum(_best(self.level, self.window, self.noise), self._reached)
             return reference, _change(self.signal, reference, self.start, self._worst)
         return _start(self.signal, len(self.y), self.count, self.start, self.normal)
 
@@ -255,16 +253,12 @@ class _Part:
     @cached_property
     def noise(self) -> float:
         """Return the standard deviation of a value."""
-        y, binomial = self.y[: self.size], self._history.binomial(self.metric)
-        worse = y - self.reference[: self.size] >= self.change[: self.size]
-        return noise_of(y, worse, binomial=binomial) * (1 + _UNSURE / self.size)
+        return noise_of(self.y[: self.size], binomial=self._history.binomial(self.metric)) * (1 + _UNSURE / self.size)
 
     @cached_property
     def wander(self) -> float:
         """Return the standard deviation of a level."""
-        level = self.level[: self.size]
-        far = level - self.reference[: self.size] >= self.change[: self.size]
-        return noise_of(level, far, self.window) if self.size > 8 * self.window else 0.0
+        return noise_of(self.level[: self.size], self.window) if self.size > 8 * self.window else 0.0
 
     def may_raise(self, scale: float) -> bool:
         """Return False where no value from `size` on can raise an alarm, since the worst one of a level is within the change."""

@@ -65,14 +65,9 @@ def sums(flags: Flags, window: int) -> Values:
     return np.convolve(flags, np.ones(window))[: len(flags)]
 
 
-def noise_of(y: Values, sick: Flags, lag: int = 1, binomial: float = 0.0) -> float:
-    """Return the standard deviation of a value, from differences at a distance, before the first sick one if there are enough.
-
-    A `binomial` one is at most doubled by them.
-    """
-    differences, sound = np.abs(y[lag:] - y[:-lag]), int(np.argmax(sick)) if sick.any() else len(y)
-    if sound > max(9, len(y) / 8) + lag:
-        differences = differences[: sound - lag]
+def noise_of(y: Values, lag: int = 1, binomial: float = 0.0) -> float:
+    """Return the standard deviation of a value, from differences at a distance; a `binomial` one is at most doubled by them."""
+    differences = np.abs(y[lag:] - y[:-lag])
     noise = 1.4826 / math.sqrt(2) * median(differences) if len(differences) else 0.0
     if not noise and len(differences):  # of few different values most follow their like
         noise = math.sqrt(math.pi) / 2 * float(np.mean(differences))
@@ -220,7 +215,7 @@ class History:
         values, before = self.column(metric)[1], self._before(metric, left)
         if len(values) < 3:
             return math.nan
-        noise = noise_of(values, np.zeros(len(values), bool), binomial=self.binomial(metric))
+        noise = noise_of(values, binomial=self.binomial(metric))
         noise *= math.sqrt(2 / min(_LATEST, len(values) // 2))
         return (self._level(metric, left, last) - before) / max(noise, 0.03 * abs(before), 1e-9)
 
