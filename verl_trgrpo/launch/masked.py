@@ -12,7 +12,7 @@ import os
 import re
 from collections.abc import Iterable
 
-VARIABLE = "VERL_TRGRPO_MASKED"
+MASKED_VALUES = "VERL_TRGRPO_MASKED"
 """Variable of the environment with the values, one in a line: arguments of a command could be read by other users."""
 
 _SHORTEST = 4
@@ -40,7 +40,7 @@ class Mask:
 
 
 def main() -> None:
-    mask = Mask([os.environ.get(VARIABLE, "")])
+    mask = Mask([os.environ.get(MASKED_VALUES, "")])
     while block := os.read(0, _BLOCK):
         _write(mask(block))
     _write(mask(b""))

@@ -96,7 +96,7 @@ class TrainingProcess:
     def _masked(self, log: IO[bytes]) -> IO[bytes]:
         """Start the filter of the log, in a session of its own as the training; return what it reads."""
         command = [sys.executable, "-m", masked.__name__]
-        environment = os.environ | {masked.VARIABLE: "\n".join(self._secrets)}
+        environment = os.environ | {masked.MASKED_VALUES: "\n".join(self._secrets)}
         self._filter = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=log, env=environment, start_new_session=True
         )
