@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from verl_trgrpo.runs.history import TIMES, Flags, History, Values, levels, median, noise_of, sums
+from verl_trgrpo.runs.history import HEAD, TIMES, Flags, History, Values, levels, median, noise_of, sums
 from verl_trgrpo.runs.signals import Signal
 
 START = 5
@@ -43,7 +43,6 @@ class Alarm:
         away: how many values had a level that was not back.
         left: step of the last value that was like what it is compared with.
         against: what it is compared with, in words.
-        reference: what it is compared with; a longer level later does not take back what had been reached.
         scale: factor of the change that an excuse allowed.
         at_start: whether the metric had no sound value before.
         ended: place at which the level had been back, or the change excused, for long enough; None while it stands.
@@ -55,7 +54,6 @@ class Alarm:
     away: int
     left: float
     against: str
-    reference: float
     scale: float
     at_start: bool
     ended: int | None = None
@@ -91,7 +89,7 @@ class Column:
         badness, found = _badness(self.signal, self.values), list[Alarm]()
         alarm, look, granted = None, 0, 1.0
         for size, end in _parts(len(self.values)):
-            part = _Part.of(self, badness[:end], size, alarm.reference if alarm else math.inf)
+            part = _Part.of(self, badness[:end], size)
             if part is None or (alarm is None and not part.may_raise(granted)):
                 continue
             for i in range(size - 1, end):
@@ -122,7 +120,6 @@ class Column:
             len(sick),
             self._left(part, first),
             self._against(part, first, i),
-            float(part.reference[i]),
             scale,
             at_start,
             _away=i,
@@ -190,19 +187,18 @@ class _Part:
     """
 
     @classmethod
-    def of(cls, column: Column, y: Values, size: int, reached: float) -> _Part | None:
-        """Return None for fewer values than can be judged; `reached` is the reference of an alarm that stands."""
+    def of(cls, column: Column, y: Values, size: int) -> _Part | None:
+        """Return None for fewer values than can be judged."""
         signal = column.signal
         bounded, window = signal.unit in _FEWEST, max(signal.lasts, _FEWEST.get(signal.unit, 2))
         if size < window + (not bounded):
             return None
         if window > 1:
             window = max(window, min(_LONGEST if bounded else _LONGEST + size // 50, size // 5))
-        return cls(column, y, size, window, reached)
+        return cls(column, y, size, window)
 
-    def __init__(self, column: Column, y: Values, size: int, window: int, reached: float) -> None:
+    def __init__(self, column: Column, y: Values, size: int, window: int) -> None:
         self.signal, self.metric, self.y, self.size, self.window = column.signal, column.metric, y, size, window
-        self._reached = reached
         self._column = column
         self._is_bounded, self._flags = self.signal.unit in _FEWEST, dict[float, _Flags]()
         self.count = min(START, max(2, size // 3))
@@ -228,7 +224,7 @@ class _Part:
             bound = np.full(len(self.y), self._bound)
             return bound, np.abs(bound)
         if self.signal.unit == "part":
-            reference = np.minimum(_best(self.level, self.window, self.noise), self._reached)
+            reference = _best(self.level, self.window, self.noise)
             return reference, _change(self.signal, reference, self.start, self._worst)
         return _start(self.signal, len(self.y), self.count, self.start, self.normal)
 
@@ -365,9 +361,10 @@ def _best(level: Values, window: int, noise: float) -> Values:
     What less than half of the values of a level had reached counts less, by the noise that it has more.
     """
     size, reference = len(level), np.full(len(level), np.nan)
+    known = np.minimum(np.arange(1, min(window, size + 1)), HEAD)
+    more = np.sqrt(1 / known + 1 / window) - math.sqrt(2 / window)
     less = np.zeros(size)
-    known = np.arange(1, 1 + max((window - 1) // 2, 2))[:size]
-    less[: len(known)] = _SURE * noise * np.maximum(0, np.sqrt(1 / known + 1 / window) - math.sqrt(2 / window))
+    less[: len(known)] = _SURE * noise * np.where((2 * known < window) | (known <= 2), more, 0)
     reference[window:] = np.minimum.accumulate(level + less)[: size - window]
     return reference
 

@@ -35,7 +35,7 @@ _OLDEST = "trainer.v1.sampler.max_off_policy_threshold"
 _SPIKE, _BEFORE = 10.0, 10  # a gradient so many times larger explains a fall so many steps later
 _PART_OF_STEP = 0.6  # share of a step that its part counts as if it is less
 _RARE = 0.01  # share below which odds are not told from it
-_HEAD = 9  # values at the beginning of which the median is a level while there are fewer than a level has
+HEAD = 9  # values at the beginning of which the median is a level while there are fewer than a level has
 _LATEST = 5  # values of which the median is a level; fewer of a metric that is seldom logged
 _FEW = 100  # values that decide that number
 _PROBLEMS = 2048  # most answers of a validation that are read from its values
@@ -45,7 +45,7 @@ def levels(y: Values, window: int) -> Values:
     """Return the median of the last `window` values, of fewer, and of nine at most, at the beginning."""
     head, known = list[float](), list[float]()
     for value in y[: window - 1].tolist():
-        if len(known) < _HEAD:
+        if len(known) < HEAD:
             insort(known, value)
         head.append((known[(len(known) - 1) // 2] + known[len(known) // 2]) / 2)
     ordered = np.sort(sliding_window_view(y, window), axis=1)
