@@ -318,6 +318,39 @@ def test_a_jump_begins_where_it_is_and_the_start_is_that_of_the_run(seed):
     assert first == 101 and re.search(r"at the start 0\.0(29|3)\d*, sound to 0\.0165", text)
 
 
+def rewards(values):
+    return judge([Step(i + 1, {"critic/score/mean": float(value)}) for i, value in enumerate(values)])
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.02])
+@pytest.mark.parametrize("sound", [1, 2, 3, 4, 6])
+@pytest.mark.parametrize("length", [15, 60, 600])
+def test_a_reward_that_falls_early_is_named_from_there_and_stands(sound, length, noise):
+    """Whatever the length of a level becomes, what the first steps had reached is not forgotten."""
+    level = np.where(np.arange(length) < sound, 0.6, 0.05)
+    (found,) = rewards(level + np.random.default_rng(sound).normal(0, noise, length))
+    assert (found.first, found.last, found.stands, found.counts) == (sound + 1, length, True, True)
+    assert f"since step {sound + 1} " in found.message
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_first_step_that_differs_by_its_noise_alone_is_sound(seed):
+    values = np.random.default_rng(seed).binomial(32, 0.3, 100) / 32
+    assert rewards([0.55, *values]) == []
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_slow_fall_is_named_where_each_value_is_noisy(seed):
+    values = np.random.default_rng(seed).binomial(64, np.linspace(0.4, 0.25, 100)) / 64
+    assert [found.signal.name for found in rewards(values) if found.stands] == ["reward has fallen"]
+
+
+@pytest.mark.parametrize("seed", [800034, 800039])
+def test_the_noise_is_that_of_all_values(seed):
+    """Of two sound runs with small batches, in which a low stretch is noise."""
+    assert judge(make_run(seed).steps) == []
+
+
 def test_one_validation_is_one_fault():
     draw = Draw(0)
     one, other = (draw.shares(curve((0, 0.5), (60, 0.6), (70, end), (119, end)), 500) for end in (0.1, 0.6))
