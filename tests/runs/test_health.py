@@ -14,7 +14,7 @@ from tests.runs.made_runs import Figures, make_run, score
 from tests.runs.reported_runs import SICK, SOUND, VAL, Draw, curve, steps_of
 from verl_trgrpo.cli.main import main
 from verl_trgrpo.runs.alarms import Column
-from verl_trgrpo.runs.health import SIGNALS, judge
+from verl_trgrpo.runs.health import SIGNALS, judge, unjudged
 from verl_trgrpo.runs.history import History
 from verl_trgrpo.runs.metrics import Step
 
@@ -408,6 +408,17 @@ def test_the_command_judges_a_file_of_verls_logger(tmp_path, capsys):
     output = capsys.readouterr().out
     assert output.startswith("active  update is not finite since step 4 (actor/grad_norm nan, 2 of 5 values)")
     assert output.endswith("5 steps, the last is 5: 1 signal\n")
+
+
+def test_every_quantity_that_is_absent_is_said():
+    """Those that a run without critic, tools and weights does not have are not missed."""
+    said, steps = unjudged([Step(1, {"other": 1.0})]), {}
+    for row in SIGNALS:
+        steps |= {name: 0.5 for name in NAMES if re.fullmatch(row.metrics, name) and row.unit != "finite"}
+        logged = {name: 0.5 for name in NAMES if re.fullmatch(row.metrics, name)}
+        optional = row.metrics.startswith(("critic/vf_ex", "actor/tr_w", "(num_turns")) or not logged
+        assert optional or row.unit == "finite" or set(unjudged([Step(1, logged)])) < set(said), row.metrics
+    assert unjudged([Step(1, steps)]) == said[-1:] and "small changes" in said[-1]
 
 
 def test_what_the_machine_does_is_no_fault_of_the_run(tmp_path, capsys):
