@@ -333,7 +333,7 @@ def budgets() -> str:
         ]
         rows.append([f"{spread:g}", *cells, str(budget.needed(spread=spread))])
     head = ["spread between runs", *(f"{n} run{'s' * (n > 1)} each" for n in budget.BUDGETS), "pairs for a claim"]
-    return f"{markdown_table(rows, head)}\n\nWith a spread of {budget.SPREAD:g} a claim takes {needed} pairs of runs."
+    return f"{markdown_table(rows, head)}\n\nWith a spread of {budget.SPREAD:g} a claim needs {needed} pairs of runs."
 
 
 def makers() -> dict[str, Callable[[], str]]:
