@@ -129,9 +129,15 @@ def test_spelling_counts_within_a_section_alone():
     assert hint_of("actor_rollout_ref.actor.beta", known) == ""
     assert hint_of("actor_rollout_ref.actor.betas", known) == "did you mean actor_rollout_ref.actor.optim.betas?"
     assert hint_of("seed", known) == "did you mean data.seed?"
-    # The same name, in a part for quantization that is switched on, is another thing.
-    assert hint_of("actor_rollout_ref.rollout.group_size", known).startswith("did you mean actor_rollout_ref.rollout.n?")
-    assert hint_of("trainer.group_size", known) == hint_of("critic.num_speculative_tokens", known) == ""
+
+
+def test_an_option_of_a_part_that_is_switched_on_is_meant_from_around_the_part(configurations):
+    known = flat(configurations[""])
+    assert "actor_rollout_ref.actor.fsdp_config.qat.group_size" in known  # of a quantization
+    assert hint_of("actor_rollout_ref.rollout.group_size", known).startswith(
+        "did you mean actor_rollout_ref.rollout.n?"
+    )
+    assert hint_of("trainer.group_size", known) == ""
     meant = "actor_rollout_ref.rollout.multi_turn.max_parallel_calls"
     assert hint_of("actor_rollout_ref.rollout.max_parallel_calls", known) == f"did you mean {meant}?"
 

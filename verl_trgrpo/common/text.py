@@ -169,8 +169,9 @@ def nearest_key(key: str, known: Iterable[str]) -> str:
     if near := nearest(name, [other for other in here if _same_words(name, other)], cutoff=0.7):
         return spelled[here[near]]
     parts = {each.rpartition(".")[0] for each in spelled if each.endswith((".enable", ".enabled"))}
-    same = [other for other in spelled if other.rpartition(".")[2] == name and _is_meant(other, section, parts)]
+    same = [other for other in spelled if other.rpartition(".")[2] == name]
     found = [other for other in same if other.endswith(f".{key}")]
+    same = [other for other in same if _is_meant(other, section, parts)]
     if not found and name not in _OF_MANY:
         found = [other for other in same if section and other.partition(".")[0] == key.partition(".")[0]]
         # Beside keys of a section that exists: the shallow ones of the model that is trained.

@@ -7,7 +7,7 @@ import inspect
 from collections.abc import Callable, Collection
 from typing import Any
 
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 
 from verl_trgrpo.checks.construct.attempt import built_quietly, reason_of
 from verl_trgrpo.common.findings import Finding
@@ -87,12 +87,12 @@ def _template_names(section: DictConfig) -> Collection[str] | None:
 
 def _config_names(section: DictConfig) -> Collection[str] | None:
     """Return the attributes of the model's configuration and the words of its code; None where that is not known."""
-    from transformers import AutoConfig
     from verl.utils.config import omega_conf_to_dataclass
 
-    model: Any = omega_conf_to_dataclass(section)
-    path, trusted = model.local_hf_config_path, bool(section.get("trust_remote_code"))
-    config = AutoConfig.from_pretrained(path, trust_remote_code=trusted, local_files_only=True)
+    section = section.copy()
+    attention = {name: value for name, value in section.override_config.items() if name == "attn_implementation"}
+    OmegaConf.update(section, "override_config", attention, merge=False)  # what is asked about would be set there
+    config = omega_conf_to_dataclass(section).hf_config
     code = type(config).__module__
     if "configuration_" not in code:  # the model's own code may read any name
         return None
