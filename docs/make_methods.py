@@ -6,9 +6,13 @@
 from __future__ import annotations
 
 import re
+import sys
 import textwrap
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from studies.pages import filled
 from verl_trgrpo.runs.other_methods import OTHER_METHODS, OtherMethod
 
 PAGE = Path(__file__).parent / "related_methods.md"
@@ -18,8 +22,12 @@ HEAD = "| method | other trainers | here | answer | compared with |\n|---|---|--
 def made(text: str) -> str:
     """Return the page `text` with the table of methods that other trainers have, and the list of all others."""
     elsewhere = {name: method for name, method in OTHER_METHODS.items() if method.trainers}
-    text = _between(text, "table", HEAD + "".join(_row(*each) for each in elsewhere.items()))
-    return _between(text, "list", "".join(_bullet(*each) for each in OTHER_METHODS.items() if each[0] not in elsewhere))
+    text = filled(text, "other methods, table", HEAD + "".join(_row(*each) for each in elsewhere.items()))
+    return filled(
+        text,
+        "other methods, list",
+        "".join(_bullet(*each) for each in OTHER_METHODS.items() if each[0] not in elsewhere),
+    )
 
 
 def kind(method: OtherMethod) -> str:
@@ -29,12 +37,6 @@ def kind(method: OtherMethod) -> str:
     if "docs/write_your_own.md" in method.answer:
         return "lines"
     return "word" if method.answer.startswith("is ") else "no"
-
-
-def _between(text: str, part: str, new: str) -> str:
-    begin, end = (f"<!-- other methods, {part}: {side} -->" for side in ("begin", "end"))
-    before, _, rest = text.partition(begin)
-    return f"{before}{begin}\n\n{new}\n{end}{rest.partition(end)[2]}"
 
 
 def _row(name: str, method: OtherMethod) -> str:

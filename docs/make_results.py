@@ -41,6 +41,7 @@ from studies.chains import map as chains_map
 from studies.chains.effects import Effect, difference_text, effect, p_text, pooled, unit_effect
 from studies.chains.reading import Records
 from studies.gradients import results as gradients_results
+from studies.pages import filled
 from studies.update_effects import results as update_effects_results
 from verl_trgrpo.common.files import replaced_file, write_json, write_text
 from verl_trgrpo.common.text import count_of, markdown_table
@@ -332,7 +333,7 @@ def budgets() -> str:
         ]
         rows.append([f"{spread:g}", *cells, str(budget.needed(spread=spread))])
     head = ["spread between runs", *(f"{n} run{'s' * (n > 1)} each" for n in budget.BUDGETS), "pairs for a claim"]
-    return f"{markdown_table(rows, head)}\n\nWith a spread of {budget.SPREAD:g} a claim takes {needed} pairs of runs."
+    return f"{markdown_table(rows, head)}\n\nWith a spread of {budget.SPREAD:g} a claim needs {needed} pairs of runs."
 
 
 def makers() -> dict[str, Callable[[], str]]:
@@ -383,14 +384,12 @@ def fill(page: Path, places: Mapping[str, Callable[[], str]]) -> None:
         ValueError: a marker has a name that no records have.
     """
 
-    def made(found: re.Match[str]) -> str:
-        if found[1] not in places:
-            raise ValueError(f"{page}: nothing is recorded for {found[1]}; choose from {', '.join(places)}")
-        return "\n\n".join(
-            filter(None, (f"<!-- {found[1]}: begin -->", places[found[1]](), f"<!-- {found[1]}: end -->"))
-        )
-
-    write_text(page, re.sub(r"<!-- (\S+): begin -->.*?<!-- \1: end -->", made, page.read_text(), flags=re.DOTALL))
+    text = page.read_text()
+    for name in re.findall(r"<!-- (\S+): begin -->", text):
+        if name not in places:
+            raise ValueError(f"{page}: nothing is recorded for {name}; choose from {', '.join(places)}")
+        text = filled(text, name, places[name]())
+    write_text(page, text)
 
 
 def make_tables() -> None:

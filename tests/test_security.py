@@ -157,7 +157,7 @@ OPENINGS = {
     "evaluation/checkpoint.py": {"copytree": LOOKED_AT},
     "evaluation/response_store.py": {"fdopen": "open_plain opens no other than a regular file"},
     "launch/log.py": {"read()": METRICS},
-    "launch/postmortem.py": {"read_text": "of the kernel, in /proc and /sys"},
+    "launch/memory_kills.py": {"read_text": "of the kernel, in /proc and /sys"},
     "launch/train.py": {"read() read()": METRICS},
     "recipes/minimal/train.py": {"from_pretrained from_pretrained read_table": TYPED},
     "retrieval/index.py": {"open": LOOKED_AT},

@@ -232,7 +232,7 @@ CASES = {
     evaluation: (2, "contains custom code"),
     linked_responses: (2, "test.jsonl is a link"),
     linked_evaluation_lock: (2, ".lock is a link"),
-    health: (1, "stands"),
+    health: (1, "active"),
     deep: (1, "nested more than"),
     endless_template: (2, "does not end"),
     reaching_template: (1, "refuses the prompt"),

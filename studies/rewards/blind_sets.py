@@ -15,10 +15,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from studies.pages import filled
 from verl_trgrpo.judge import judge_answer
 
 RECORD = Path(__file__).parent / "records" / "blind_sets.jsonl"
-BEGIN, END = "<!-- blind sets: begin -->", "<!-- blind sets: end -->"
 READERS = {"paid": "this project", "math_verify": "math_verify"}
 
 
@@ -80,10 +80,10 @@ def main() -> None:
     if not arguments.out:
         print(tables())
         return
-    page = arguments.out.read_text(encoding="utf-8")
-    if not (BEGIN in page and END in page):
-        parser.error(f"{arguments.out} lacks the lines {BEGIN} and {END}; add them")
-    page = f"{page.partition(BEGIN)[0]}{BEGIN}\n{tables()}\n{END}{page.partition(END)[2]}"
+    try:
+        page = filled(arguments.out.read_text(encoding="utf-8"), "blind sets", tables())
+    except ValueError as error:
+        parser.error(f"{arguments.out}: {error}")
     arguments.out.write_text(page, encoding="utf-8")
 
 

@@ -25,10 +25,10 @@ from typing import Any, cast
 import pyarrow.parquet as pq
 from tqdm import tqdm
 
+from studies.pages import filled
 from studies.rewards.mutants import REWARDS, generated, mutants, scored_as
 from verl_trgrpo.tasks import compute_score
 
-BEGIN, END = "<!-- agreement: begin -->", "<!-- agreement: end -->"
 OURS = "this project"
 
 
@@ -114,10 +114,10 @@ def main() -> None:
     if not arguments.out:
         print(text)
         return
-    page = arguments.out.read_text(encoding="utf-8")
-    if not (BEGIN in page and END in page):
-        parser.error(f"{arguments.out} lacks the lines {BEGIN} and {END}; add them")
-    page = f"{page.partition(BEGIN)[0]}{BEGIN}\n{text}\n{END}{page.partition(END)[2]}"
+    try:
+        page = filled(arguments.out.read_text(encoding="utf-8"), "agreement", text)
+    except ValueError as error:
+        parser.error(f"{arguments.out}: {error}")
     arguments.out.write_text(page, encoding="utf-8")
 
 

@@ -57,36 +57,36 @@ def test_a_sound_run_has_no_findings(name):
     assert name in {each for trainers in key_table()["unread"].values() for each in trainers}
 
 
+PLANTS = [
+    (f"{ACTOR}.optim.lr=1.0", f"{ACTOR}.optim.lr", Level.WARNING),
+    (f"{ROLLOUT}.n=1", f"{ROLLOUT}.n", Level.ERROR),
+    (f"{ROLLOUT}.max_model_len=512", f"{ROLLOUT}.max_model_len", Level.ERROR),
+    (f"{ROLLOUT}.log_prob_use_dynamic_bsz=false", f"{ROLLOUT}.log_prob_use_dynamic_bsz", Level.ERROR),
+    (f"{ACTOR}.ulysses_sequence_parallel_size=3", f"{ACTOR}.ulysses_sequence_parallel_size", Level.ERROR),
+    (f"{ACTOR}.grad_clip=-1", f"{ACTOR}.grad_clip", Level.ERROR),
+    ("+max_turns=4", "max_turns", Level.WARNING),
+    ("actor_rollout_ref.hybrid_engine=true", "actor_rollout_ref.hybrid_engine", Level.ERROR),
+    ("rollout.nnodes=0", "rollout.nnodes", Level.ERROR),
+    ("rollout.n_gpus_per_node=0", "rollout.n_gpus_per_node", Level.ERROR),
+    (f"{ROLLOUT}.tensor_model_parallel_size=8", f"{ROLLOUT}.tensor_model_parallel_size", Level.ERROR),
+    (f"{ROLLOUT}.checkpoint_engine.backend=naive", f"{ROLLOUT}.checkpoint_engine.backend", Level.ERROR),
+    (f"{ROLLOUT}.mode=sync", f"{ROLLOUT}.mode", Level.ERROR),
+]
+
+
 @pytest.mark.parametrize("name", MODULES)
-@pytest.mark.parametrize(
-    ("plant", "where", "level"),
-    [
-        (f"{ACTOR}.optim.lr=1.0", f"{ACTOR}.optim.lr", Level.WARNING),
-        (f"{ROLLOUT}.n=1", f"{ROLLOUT}.n", Level.ERROR),
-        (f"{ROLLOUT}.max_model_len=512", f"{ROLLOUT}.max_model_len", Level.ERROR),
-        (f"{ROLLOUT}.log_prob_use_dynamic_bsz=false", f"{ROLLOUT}.log_prob_use_dynamic_bsz", Level.ERROR),
-        (f"{ACTOR}.ulysses_sequence_parallel_size=3", f"{ACTOR}.ulysses_sequence_parallel_size", Level.ERROR),
-        (f"{ACTOR}.grad_clip=-1", f"{ACTOR}.grad_clip", Level.ERROR),
-        ("+max_turns=4", "max_turns", Level.WARNING),
-        ("actor_rollout_ref.hybrid_engine=true", "actor_rollout_ref.hybrid_engine", Level.ERROR),
-        ("rollout.nnodes=0", "rollout.nnodes", Level.ERROR),
-        ("rollout.n_gpus_per_node=0", "rollout.n_gpus_per_node", Level.ERROR),
-        (f"{ROLLOUT}.tensor_model_parallel_size=8", f"{ROLLOUT}.tensor_model_parallel_size", Level.ERROR),
-        (f"{ROLLOUT}.checkpoint_engine.backend=naive", f"{ROLLOUT}.checkpoint_engine.backend", Level.ERROR),
-        (f"{ROLLOUT}.mode=sync", f"{ROLLOUT}.mode", Level.ERROR),
-    ],
-)
+@pytest.mark.parametrize(("plant", "where", "level"), PLANTS)
 def test_a_planted_mistake_is_named(name, plant, where, level):
     assert (where, level) in summary(findings(view_of(name, plant)))
 
 
-@pytest.mark.parametrize(
-    "plant",
-    [
-        "data.train_batch_size=64", "data.gen_batch_size=2", "async_training.staleness_threshold=-1",
-        "async_training.trigger_parameter_sync_step=0", f"{ROLLOUT}.calculate_log_probs=false",
-    ],
-)  # fmt: skip
+REFUSED = [
+    "data.train_batch_size=64", "data.gen_batch_size=2", "async_training.staleness_threshold=-1",
+    "async_training.trigger_parameter_sync_step=0", f"{ROLLOUT}.calculate_log_probs=false",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("plant", REFUSED)
 def test_what_the_rollouter_of_the_fully_asynchronous_trainer_refuses_is_an_error(plant):
     assert (plant.partition("=")[0], Level.ERROR) in summary(findings(view_of("fully_async", plant)))
 

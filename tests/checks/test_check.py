@@ -132,6 +132,13 @@ def test_six_mistakes_in_one_command_are_one_round(sound_run, capsys):
         assert told.count(f"  - {word.partition('=')[0]}") == 1, word
 
 
+def test_a_setting_is_checked_beside_the_misspelt_key_that_resembles_it(sound_run, capsys):
+    misspelt = ["data.train_file=x", "data.train_files=/no/train.parquet"]
+    assert main(["validate", "trgrpo_trainer", *sound_run, *misspelt]) == 1
+    told = capsys.readouterr().out
+    assert "did you mean data.train_files?" in told and "data.train_files=/no/train.parquet does not exist" in told
+
+
 def test_missing_files_are_named_before_anything_heavy_is_imported(tmp_path):
     program = (
         "import sys\nfrom verl_trgrpo.cli.main import main\nfrom verl_trgrpo.checks import check as checks\n"

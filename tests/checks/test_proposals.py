@@ -4,6 +4,8 @@ import re
 
 import pytest
 
+from tests.checks import test_apart
+from tests.checks.test_batches import SOUND, batch_findings
 from tests.checks.test_rules import CASES
 from tests.checks.test_switches import CASES as SWITCHED
 from tests.conftest import composed
@@ -24,6 +26,21 @@ def proposals(message: str) -> list[tuple[list[str], bool]]:
     remedy = re.sub(r", or (?=[+~a-z_.]+=)", ", or set ", remedy)
     text = remedy.partition(", or ")[2] if "of examples/" in remedy else remedy
     return [(found.replace(" and ", " ").split(), bool(instead)) for found, instead in _PROPOSED.findall(text)]
+
+
+_TO = re.compile(r"\b(?:set|and) ([\w.]+)(?= (?:and [\w.]+ )?to (a divisor of|a multiple of|at most|less than) (\d+))")
+_NEAREST = {
+    "a divisor of": lambda value, n: max(each for each in range(1, min(value, n) + 1) if n % each == 0),
+    "a multiple of": lambda value, n: n * max(1, value // n),
+    "at most": lambda _, n: n,
+    "less than": lambda _, n: n - 1,
+}
+
+
+def fixes(message: str, view: RunView) -> list[list[str]]:
+    """Return what a message proposes; of "to a divisor of 8" and its like the value that is nearest to the present one."""
+    to = [f"{key}={_NEAREST[what](view[key], int(n))}" for key, what, n in _TO.findall(message)]
+    return [more for more, _ in proposals(message)] + ([to] if to else [])
 
 
 def names(override: str) -> str:
@@ -116,6 +133,47 @@ def test_a_proposal_of_a_run_without_a_critic_holds(overrides):
     after = typed(overrides, more, "")
     assert unsolved(finding, of_tables(overrides), after) == []
     assert "critic.model.path" not in {each.where for each in missing_files(RunView(composed(after)))}
+
+
+ACTOR, ROLLOUT, REF = (f"actor_rollout_ref.{name}" for name in ("actor", "rollout", "ref"))
+MICRO = (f"{ACTOR}.ppo", f"{ROLLOUT}.log_prob", f"{REF}.log_prob")
+SIZED = (
+    [f"{ACTOR}.ppo_mini_batch_size=128"],
+    [f"{ACTOR}.ppo_mini_batch_size=24"],
+    [f"{ACTOR}.ppo_mini_batch_size=2", f"{ROLLOUT}.n=3", *(f"{key}_micro_batch_size_per_gpu=1" for key in MICRO)],
+    [f"{ACTOR}.ppo_micro_batch_size_per_gpu=7"],
+    [f"{ROLLOUT}.log_prob_micro_batch_size_per_gpu=6"],
+    [f"{REF}.log_prob_micro_batch_size_per_gpu=6"],
+    [f"{ROLLOUT}.tensor_model_parallel_size=3"],
+    [f"{ACTOR}.ulysses_sequence_parallel_size=3"],
+    [f"{ACTOR}.optim.lr_warmup_steps=50", "trainer.total_training_steps=50"],
+)
+
+
+@pytest.mark.parametrize("plant", SIZED, ids=lambda plant: plant[0])
+def test_a_proposal_of_a_size_holds(plant):
+    overrides = [*SOUND, "data.train_files=none", *plant]
+    view = RunView(composed(overrides))
+    found = batch_findings(view)
+    assert found and all(fixes(each.message, view) for each in found)
+    for each in found:
+        for more in fixes(each.message, view):
+            after = batch_findings(RunView(composed(typed(overrides, more, ""))))
+            assert {left.message for left in after} < {one.message for one in found}, more
+
+
+APART = [(name, plant) for name in test_apart.MODULES for plant, *_ in test_apart.PLANTS]
+APART += [("fully_async", plant) for plant in test_apart.REFUSED]
+
+
+@pytest.mark.parametrize(("name", "plant"), APART)
+def test_a_proposal_for_a_trainer_with_gpus_apart_holds(name, plant):
+    view = test_apart.view_of(name, plant)
+    before = test_apart.findings(view)
+    for finding in before:
+        for more in fixes(finding.message, view):
+            after = test_apart.findings(test_apart.view_of(name, *typed([plant], more, "")))
+            assert {each.message for each in after} < {each.message for each in before}, (finding.message, more)
 
 
 def test_most_rules_propose_something_to_type(tiny_run):

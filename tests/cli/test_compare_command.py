@@ -13,7 +13,8 @@ def test_finished_runs_become_a_table(tmp_path, capsys):
     assert "- final accuracy: " in shown.out and "None" not in shown.out
     assert main(["compare", str(tmp_path / "study"), "--metric", "val-core/kk/acc"]) == 2
     assert (
-        "--metric val-core/kk/acc: no run logged it; they have val-core/kk_3ppl/acc/mean@1" in capsys.readouterr().err
+        "--metric val-core/kk/acc: no run has this metric; choose one of val-core/kk_3ppl/acc/mean@1"
+        in capsys.readouterr().err
     )
 
 

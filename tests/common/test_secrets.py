@@ -10,9 +10,11 @@ import pytest
 
 from tests.conftest import composed
 from tests.launch.launching import composed as composed_run
+from verl_trgrpo.checks.check import secret_findings
+from verl_trgrpo.checks.view import RunView
 from verl_trgrpo.cli.main import main
 from verl_trgrpo.common.findings import InvalidInputError
-from verl_trgrpo.common.secrets import has_password, password_problems, without_passwords, word_problems
+from verl_trgrpo.common.secrets import has_password, password_problems, secrets_of, without_passwords, word_problems
 from verl_trgrpo.launch.train import _prepare
 from verl_trgrpo.runs.compose import compose
 from verl_trgrpo.runs.keys import flat
@@ -104,6 +106,39 @@ def test_no_command_repeats_a_password(tmp_path, monkeypatch, capfd, words):
     said = "".join(capfd.readouterr())
     assert "has an address with a password" in said and PASSWORD not in said
     assert not list(tmp_path.iterdir())
+
+
+SECRETS = {
+    "ray_kwargs.ray_init.runtime_env.env_vars.WANDB_API_KEY": "4f1c8a",
+    "ray_kwargs.ray_init.runtime_env.env_vars.MY_PASSPHRASE": "a b",
+    "reward.custom_reward_function.reward_kwargs.api_key": "sk-1",
+    "reward.custom_reward_function.reward_kwargs.openai_api_key": "sk-1",
+    "reward.custom_reward_function.reward_kwargs.hf_token": "hf_1",
+    "mine.password": 123456,
+    "token": "t",
+}
+NO_SECRETS = {
+    "data.prompt_key": "prompt", "mine.pad_token": "<pad>", "mine.api_key": None, "my.password": "", "mine.key": "x",
+    "mine.secret": "${other.secret}", "mine.token": True, "actor.ppo_max_token_len_per_gpu": 16384, "mine.tokenizer": "x",
+    "ray_kwargs.ray_init.runtime_env.env_vars.NCCL_DEBUG": "WARN", "mine.api_keys_file": "x",
+}  # fmt: skip
+
+
+def test_a_value_with_the_name_of_a_secret_is_one():
+    values = {**SECRETS, **NO_SECRETS, "mine.name": "${oc.env:JUDGE_TOKEN}-${oc.env:HOME}"}
+    found = secrets_of(values)
+    assert {secret.key: secret.values({"JUDGE_TOKEN": "j", "HOME": "h"}) for secret in found} == {
+        **{key: [str(value)] for key, value in SECRETS.items()}, "mine.name": ["j"],
+    }  # fmt: skip
+    assert not secrets_of(flat(composed().config))
+
+
+@pytest.mark.parametrize("word", ["+ray_kwargs.ray_init.runtime_env.env_vars.WANDB_API_KEY", "+mine.api_key"])
+@pytest.mark.parametrize("written", [PASSWORD, "'${oc.env:JUDGE_TOKEN}'"])
+def test_validate_warns_of_what_trackers_would_get_without_its_value(monkeypatch, word, written):
+    monkeypatch.setenv("JUDGE_TOKEN", PASSWORD)
+    found = secret_findings(RunView(composed([f"{word}={written}"])))
+    assert [finding.where for finding in found] == [word.strip("+")] and PASSWORD not in str(found)
 
 
 # What makes values of a configuration's text, and why no password reaches a record or a message there.

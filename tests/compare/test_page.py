@@ -142,7 +142,7 @@ def test_only_common_seeds_are_paired(tmp_path):
     assert (entry.runs, entry.difference.pairs, entry.difference.test) == (2, 1, None)
     assert entry.difference.estimate.mean == pytest.approx(0.3)
     assert found["nameless"]["final_accuracy"].difference is None
-    assert "Not paired, because grpo has no run with that seed: nameless, tr_grpo seed 2." in notes(arms, "grpo", 6)
+    assert "Not paired, because grpo has no run with the same seed: nameless, tr_grpo seed 2." in notes(arms, "grpo", 6)
 
 
 def test_runs_are_compared_at_a_step_that_all_reached(tmp_path):
@@ -163,10 +163,10 @@ def test_a_value_that_is_not_a_number_is_left_out_and_noted(tmp_path):
     )
     arms = arms_of(tmp_path)
     assert f"Not a number, and left out: {NORM} of grpo seed 0 from step 2." in notes(arms, "grpo", 3)
-    assert not any("Sick" in note for note in notes(arms, "grpo", 3)), "it ended"
+    assert not any("problems" in note for note in notes(arms, "grpo", 3)), "it ended"
     assert compared(arms, 3)["grpo"]["grad_norm"].estimate.mean == 1.0
     write_steps(tmp_path / "grpo-seed0" / "metrics-1.jsonl", {s: {NORM: 0.0} for s in range(12)})
-    [note] = [note for note in notes(arms_of(tmp_path), "grpo", 3) if "Sick" in note]
+    [note] = [note for note in notes(arms_of(tmp_path), "grpo", 3) if "problems" in note]
     assert "grpo seed 0, gradient is 0" in note
 
 

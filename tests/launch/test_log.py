@@ -18,6 +18,7 @@ from verl_trgrpo.launch.log import (
     MEMORY_KILLED,
     NO_NODE,
     PROMPT_LOST,
+    STEP,
     WORKER_KILLED,
     LogWatch,
     WorkerDiedError,
@@ -207,6 +208,7 @@ SAID = {
     NO_NODE: UNPLACED.format("{'GPU': 1.0}"),
     MEMORY_KILLED: MEMORY,
     LITTLE_MEMORY: OUT_OF_MEMORY.splitlines()[1],
+    STEP: "(TaskRunnerV1 pid=1) step:3 - actor/pg_loss:0.1",
     PROMPT_LOST: "(AgentLoopWorkerTQ pid=1) Error in _run_prompt for uid=ab",
 }
 

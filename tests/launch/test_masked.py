@@ -45,7 +45,7 @@ LAUNCHER = """
         }
         said = f"trap 'echo second $API_KEY; exit' INT; echo first $API_KEY; {waits[sys.argv[2]]} echo second $API_KEY"
         return subprocess.Popen(["sh", "-c", said], stdout=log, stderr=subprocess.DEVNULL, start_new_session=True)
-    with TrainingProcess([], dict(os.environ), Path(sys.argv[1]), start=start, secrets=["API_KEY"]) as process:
+    with TrainingProcess([], dict(os.environ), Path(sys.argv[1]), start=start, secrets=[os.environ["API_KEY"]]) as process:
         sys.argv[2] == "killed" and os._exit(9)
         process.wait(lambda: None, 0.1)
 """

@@ -42,6 +42,29 @@ frame #0: c10::Error::Error(c10::SourceLocation, std::string) + 0x57 (0x7f in li
 """
 # By name: the log, what the explanation has to say.
 NATIVE = {
+    "a fatal line of glog": (
+        of("""
+F1129 12:00:00.451233  3821 rdma_transport.cpp:412] Check failed: context_ != nullptr
+*** Check failure stack trace: ***
+    @     0x7f93f2b2c1c3  google::LogMessage::Fail()
+""") + DIED,
+        ["Check failed: context_ != nullptr", "its error is above"],
+    ),
+    "a fatal line of absl": (  # of the form of https://github.com/openxla/xla/issues/47376
+        of("""
+WARNING: All log messages before absl::InitializeLog() is called are written to STDERR
+F0000 00:00:1786848211.450142 3821845 shape.h:852] Check failed: buffer != nullptr ((null) vs. (null))
+*** Check failure stack trace: ***
+""") + DIED,
+        ["shape.h:852] Check failed: buffer", "its error is above"],
+    ),
+    "a fatal line of torch": (  # of the form of https://github.com/om-ai-lab/VLM-R1/issues/257
+        of("""
+[rank6]:[F429 14:03:49.385461578 ProcessGroupNCCL.cpp:1554] [PG ID 0 PG GUID 0(default_pg) Rank 6] [PG ID 0 PG GUID \
+0(default_pg) Rank 6] Terminating the process after attempting to dump debug info, due to ProcessGroupNCCL watchdog hang.
+""") + DIED,
+        ["Terminating the process after attempting to dump debug info", "its error is above"],
+    ),
     "a collective operation times out": (
         of(WATCHDOG.format(rank=0)) + of(WATCHDOG.format(rank=3) + ABORTED.format(rank=3)) + DIED,
         ["Watchdog caught collective operation timeout", "ALLREDUCE", "ranks 0, 3 waited", "late or lost"],
@@ -129,6 +152,62 @@ def test_what_was_reported_is_explained(tmp_path, url):
     told = failure(tmp_path / "log", code=1)
     assert [part for part in (*report.cause, report.remedy) if part not in told] == [], told
     assert [part for part in report.wrong if part in told] == [], told
+
+
+# Of the forms of https://github.com/ZettaAI/zetta_utils/issues/671, https://github.com/marbl/canu/issues/1067,
+# https://github.com/ZwwWayne/K-Net/issues/30 and https://github.com/nextflow-io/nextflow/issues/5932.
+SLURM = {
+    "slurmstepd: error: *** JOB 494583 ON n1 CANCELLED AT 2024-04-20T09:09:37 DUE TO TIME LIMIT ***": "at its time limit",
+    "slurmstepd: *** STEP 83.0 CANCELLED AT 2018-08-06T17:21:44 DUE TO TIME LIMIT on n447 ***": "at its time limit",
+    "slurmstepd-gpu20-15: error: *** STEP 9411285.0 ON gpu20-15 CANCELLED AT 2022-05-17T17:58:10 ***": "whoever cancelled it",
+    "slurmstepd: error: Detected 1 oom_kill event in StepId=113.0. Some of the step tasks have been OOM Killed.": "sbatch --mem",
+}
+
+
+@pytest.mark.parametrize("line", SLURM)
+@pytest.mark.parametrize("after", ["", DIED, "srun: error: n1: tasks 2,4: Terminated\n"])
+def test_a_scheduler_that_ends_the_job_is_the_cause(tmp_path, line, after):
+    log = tmp_path / "log"
+    for before in ("step:3 - a:1\n", of(HANDLED) + "step:3 - a:1\nstep:4 - a:1\n"):
+        log.write_text(f"{before}{line}\n{after}")
+        told = failure(log, code=-15)
+        assert told.startswith(line) and SLURM[line] in told and "CUDA" not in told
+        assert ("time limit" in told) == ("at its" in SLURM[line])
+
+
+HANDLED = """
+Traceback (most recent call last):
+  File "/x/verl/workers/rollout.py", line 12, in generate
+    allocate()
+torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.
+"""
+STEPS = "(TaskRunnerV1 pid=9) step:5 - actor/pg_loss:0.1\n(TaskRunnerV1 pid=9) step:6 - actor/pg_loss:0.1\n"
+
+
+@pytest.mark.parametrize(
+    "handled", [of(HANDLED), of("Fatal Python error: Aborted"), of("OSError: No space left on device") + DIED]
+)
+def test_what_was_said_before_steps_that_went_on_is_no_cause(tmp_path, handled):
+    log = tmp_path / "log"
+    log.write_text(handled + STEPS + of("\n".join(["all is well"] * 3)) + DIED)
+    told = failure(log, code=1)
+    assert "(WorkerDict) died: why is not known" in told and "all is well" in told
+    assert not [each for each in ("CUDA", "Aborted", "space", "too little", "/dev/shm") if each in told]
+    log.write_text(handled + STEPS + of("Traceback (most recent call last):\nKeyError: 'prompts'") + DIED)
+    assert failure(log, code=1).startswith("KeyError: 'prompts'")
+    log.write_text(handled + STEPS + of("Fatal Python error: Bus error") + DIED)
+    assert "its error is above" in failure(log, code=1)
+
+
+def test_a_step_that_is_logged_late_hides_no_cause(tmp_path):
+    log, (step, _) = tmp_path / "log", STEPS.splitlines(keepends=True)
+    log.write_text(of(HANDLED) + step)
+    assert failure(log, code=1).startswith("torch.OutOfMemoryError")
+    log.write_text(of("Fatal Python error: Segmentation fault") + step + DIED)
+    assert failure(log, code=1).startswith("Fatal Python error: Segmentation fault\n(a worker process")
+    said = of(HANDLED.replace("Traceback", "step:5 - Traceback"))  # a worker's own text is no step
+    log.write_text(of(HANDLED) + of("step:5 - a:1") + of("step:6 - a:1") + said)
+    assert failure(log, code=1).startswith("torch.OutOfMemoryError")
 
 
 RAISED = """Traceback (most recent call last):

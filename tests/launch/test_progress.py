@@ -42,14 +42,14 @@ def read_all(terminal):
 def test_a_line_per_validation():
     validated = {"val-core/a/acc/mean@1": 0.25, WEIGHT: 1.375, CUT_OFF: 0.125}
     assert lines({REWARD: 0.5}, validated) == [
-        "step 2 of 9 (0 min, about 0 left): val acc 0.250, weight 1.375, cut off 12%"
+        "step 2 of 9 (0 min, about 0 min left): val acc 0.250, weight 1.375, cut off 12%"
     ]
 
 
 def test_without_validation_a_line_when_the_time_has_come():
     assert lines({REWARD: 0.5}, {REWARD: 0.75}, every=0.0) == [
         "step 1 of 9 (0 min): reward 0.50",
-        "step 2 of 9 (0 min, about 0 left): reward 0.75",
+        "step 2 of 9 (0 min, about 0 min left): reward 0.75",
     ]
     assert lines({REWARD: 0.5}, {REWARD: 0.75}, every=1e9) == []
 
@@ -64,8 +64,8 @@ def test_a_line_says_how_long_it_took_and_how_long_the_rest_takes():
     begins = [line.partition(":")[0] for line in stream.getvalue().splitlines()[1:]]
     assert begins == [
         "step 1 of 9 (4 min)",
-        "step 2 of 9 (6 min, about 14 left)",
-        "step 3 of 9 (10 min, about 18 left)",
+        "step 2 of 9 (6 min, about 14 min left)",
+        "step 3 of 9 (10 min, about 18 min left)",
     ]
 
 
@@ -83,7 +83,7 @@ def test_a_signal_is_said_when_it_appears_and_when_it_ends():
     [line] = lines(*[nothing] * 12)
     assert line.startswith("warning: all groups are equal since step 1 ") and "preview" in line
     first, last = lines(*[nothing] * 12, *[something] * 3)
-    assert first == line and last.startswith("note: over since step 1") and last.endswith(": all groups are equal")
+    assert first == line and last.startswith("note: ended at step 1") and last.endswith(": all groups are equal")
 
 
 def test_a_step_that_does_not_come_is_said_once():

@@ -263,3 +263,11 @@ def test_a_secret_of_the_environment_is_masked_in_the_log(tmp_path, monkeypatch,
         launch(run, 3, io.StringIO())
     log = (tmp_path / "run" / "train-1.log").read_text()
     assert "hunter2" not in log and "resolved: *** plainplain" in log
+
+
+def test_a_secret_in_the_command_is_masked_in_the_log(tmp_path, fake_driver):
+    fake_driver("echo resolved: sk-hunter2hunter2 plainplain; exit 1")
+    run = composed(tmp_path / "run", ray_kwargs__ray_init__runtime_env__env_vars__MY_API_KEY="sk-hunter2hunter2")
+    with pytest.raises(TrainingFailedError):
+        launch(run, 3, io.StringIO())
+    assert (tmp_path / "run" / "train-1.log").read_text() == "resolved: *** plainplain\n"

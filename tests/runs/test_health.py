@@ -14,7 +14,7 @@ from tests.runs.made_runs import Figures, make_run, score
 from tests.runs.reported_runs import SICK, SOUND, VAL, Draw, curve, steps_of
 from verl_trgrpo.cli.main import main
 from verl_trgrpo.runs.alarms import Column
-from verl_trgrpo.runs.health import SIGNALS, judge
+from verl_trgrpo.runs.health import SIGNALS, judge, unjudged
 from verl_trgrpo.runs.history import History
 from verl_trgrpo.runs.metrics import Step
 
@@ -318,6 +318,39 @@ def test_a_jump_begins_where_it_is_and_the_start_is_that_of_the_run(seed):
     assert first == 101 and re.search(r"at the start 0\.0(29|3)\d*, sound to 0\.0165", text)
 
 
+def rewards(values):
+    return judge([Step(i + 1, {"critic/score/mean": float(value)}) for i, value in enumerate(values)])
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.02])
+@pytest.mark.parametrize("sound", [1, 2, 3, 4, 6])
+@pytest.mark.parametrize("length", [15, 60, 600])
+def test_a_reward_that_falls_early_is_named_from_there_and_stands(sound, length, noise):
+    """Whatever the length of a level becomes, what the first steps had reached is not forgotten."""
+    level = np.where(np.arange(length) < sound, 0.6, 0.05)
+    (found,) = rewards(level + np.random.default_rng(sound).normal(0, noise, length))
+    assert (found.first, found.last, found.stands, found.counts) == (sound + 1, length, True, True)
+    assert f"since step {sound + 1} " in found.message
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_first_step_that_differs_by_its_noise_alone_is_sound(seed):
+    values = np.random.default_rng(seed).binomial(32, 0.3, 100) / 32
+    assert rewards([0.55, *values]) == []
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_slow_fall_is_named_where_each_value_is_noisy(seed):
+    values = np.random.default_rng(seed).binomial(64, np.linspace(0.4, 0.25, 100)) / 64
+    assert [found.signal.name for found in rewards(values) if found.stands] == ["reward has fallen"]
+
+
+@pytest.mark.parametrize("seed", [800034, 800039])
+def test_the_noise_is_that_of_all_values(seed):
+    """Of two sound runs with small batches, in which a low stretch is noise."""
+    assert judge(make_run(seed).steps) == []
+
+
 def test_one_validation_is_one_fault():
     draw = Draw(0)
     one, other = (draw.shares(curve((0, 0.5), (60, 0.6), (70, end), (119, end)), 500) for end in (0.1, 0.6))
@@ -373,8 +406,19 @@ def test_the_command_judges_a_file_of_verls_logger(tmp_path, capsys):
     lost = sound | {"actor/grad_norm": None}
     assert main(logged(path, [sound] * 3 + [lost] * 2, tail='{"step": 6, "da')) == 1
     output = capsys.readouterr().out
-    assert output.startswith("stands  update is not finite since step 4 (actor/grad_norm nan, 2 of 5 values)")
+    assert output.startswith("active  update is not finite since step 4 (actor/grad_norm nan, 2 of 5 values)")
     assert output.endswith("5 steps, the last is 5: 1 signal\n")
+
+
+def test_every_quantity_that_is_absent_is_said():
+    """Those that a run without critic, tools and weights does not have are not missed."""
+    said, steps = unjudged([Step(1, {"other": 1.0})]), {}
+    for row in SIGNALS:
+        steps |= {name: 0.5 for name in NAMES if re.fullmatch(row.metrics, name) and row.unit != "finite"}
+        logged = {name: 0.5 for name in NAMES if re.fullmatch(row.metrics, name)}
+        optional = row.metrics.startswith(("critic/vf_ex", "actor/tr_w", "(num_turns")) or not logged
+        assert optional or row.unit == "finite" or set(unjudged([Step(1, logged)])) < set(said), row.metrics
+    assert unjudged([Step(1, steps)]) == said[-1:] and "small changes" in said[-1]
 
 
 def test_what_the_machine_does_is_no_fault_of_the_run(tmp_path, capsys):
@@ -391,7 +435,7 @@ def test_names_of_another_trainer_are_not_judged(tmp_path, capsys):
     for names in (["foo"], ["grad_norm", "frac_reward_zero_std", "loss"]):
         assert main(logged(tmp_path / "metrics.jsonl", [dict.fromkeys(names, 0.0)] * 50)) == 3
         output = capsys.readouterr().out
-        assert "nothing here can be judged" in output and names[0] in output and "no signals" not in output
+        assert "nothing can be judged" in output and names[0] in output and "no signals" not in output
     assert main(logged(tmp_path / "metrics.jsonl", [{"critic/score/mean": 0.4 + i % 3 / 100} for i in range(50)])) == 0
     told = capsys.readouterr().out
     assert all(name in told for name in ("validation", "gradient", "entropy", "length of responses", "time of a step"))
@@ -400,17 +444,17 @@ def test_names_of_another_trainer_are_not_judged(tmp_path, capsys):
 def test_the_exit_code_counts_what_came_and_went_by_its_share(tmp_path, capsys):
     path, sound, lost = tmp_path / "metrics.jsonl", {"actor/grad_norm": 0.5}, {"actor/grad_norm": None}
     assert main(logged(path, [lost, sound] * 30)) == 1
-    assert "stands  update is not finite since step 1 (actor/grad_norm nan, 30 of 60 values)" in capsys.readouterr().out
+    assert "active  update is not finite since step 1 (actor/grad_norm nan, 30 of 60 values)" in capsys.readouterr().out
     assert main(logged(path, [lost, sound] * 30 + [sound] * 20)) == 1
     assert (
-        "lost    update is not finite in steps 1 to 59 (actor/grad_norm nan, 30 of 80 values)"
+        "lasted  update is not finite in steps 1 to 59 (actor/grad_norm nan, 30 of 80 values)"
         in capsys.readouterr().out
     )
     assert main(logged(path, [sound] * 30 + [lost] + [sound] * 30)) == 0
     output = capsys.readouterr().out
-    assert "over    update is not finite in step 31 " in output and "optim.lr" not in output
+    assert "ended   update is not finite in step 31 " in output and "optim.lr" not in output
     assert main(logged(path, [sound, lost] * 30 + [sound, lost, sound, lost])) == 1
-    assert "stands  update is not finite since step 2 " in capsys.readouterr().out
+    assert "active  update is not finite since step 2 " in capsys.readouterr().out
 
 
 def test_the_validation_before_the_first_step_counts_as_none(tmp_path, capsys):

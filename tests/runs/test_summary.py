@@ -20,7 +20,7 @@ def test_figures_are_those_of_the_last_step_and_of_all_validations():
     ]
     lines = summary_lines(steps)
     assert lines[0].split()[-1] == "3" and "0.100 -> 0.700 (best 0.800)" in lines[1]
-    assert "0.550 -> 0.550" in lines[2] and len(lines) == 3
+    assert "0.500 -> 0.600 (single steps)" in lines[2] and len(lines) == 3
 
 
 def test_a_run_that_logged_nothing_has_no_figures():

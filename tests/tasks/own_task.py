@@ -10,7 +10,7 @@ SCORING = Scoring(f"{__name__}.reward:score", lambda truth: f"It is {truth}.", m
 register_task(Task(
     rewards={"capitals": SCORING},
     foreign={"*/world-capitals": SCORING},
-    builders={"capitals": Builder(f"{__name__}.rows:build", "build those of capitals")},
+    builders={"capitals": Builder(f"{__name__}.rows:build", "build the Parquet file of capitals")},
     agent_loops={"hinted": AgentLoop(f"{__name__}.loop:Hinted", "agent=hinted", "hint", f"{__name__}.options:read")},
 ))
 """,

@@ -33,7 +33,7 @@ def test_a_task_brings_builder_help_reward_and_checks(tmp_path):
     out = tmp_path / "data"
     shown = run(tmp_path, "data", "build", "capitals", "--help").stdout
     assert "verl-trgrpo data build capitals --out" in shown and "--times" in shown and "Returns" not in shown
-    assert "build those of capitals" in run(tmp_path, "data", "build", "--help").stdout
+    assert "build the Parquet file of capitals" in run(tmp_path, "data", "build", "--help").stdout
     built = run(tmp_path, "data", "build", "capitals", "--out", out, "--times", 2)
     assert built.returncode == 0 and f"{out}/train.parquet: 8 rows" in built.stdout, built
     checked = run(tmp_path, "data", "check", "--train", out / "train.parquet", "--test", out / "test.parquet")

@@ -22,7 +22,8 @@ APART = {
         f"{_OWN_GPUS}; set <pool.nnodes>=1 or more", asked=_APART),
     "gpus_of_the_rollout": Rule(
         "pool.n_gpus_per_node", "pool.n_gpus_per_node > 0 or pool.nnodes == 0",
-        f"{_OWN_GPUS}; set <pool.n_gpus_per_node>=1 or more", asked=_APART),
+        f"{_OWN_GPUS}; set <pool.n_gpus_per_node>={{= rollout.tensor_model_parallel_size * rollout.data_parallel_size}} or more",
+        asked=_APART),
     "replica_of_the_rollout": Rule(
         "rollout.tensor_model_parallel_size",
         "rollout.tensor_model_parallel_size * rollout.data_parallel_size <= pool.nnodes * pool.n_gpus_per_node",

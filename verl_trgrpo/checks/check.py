@@ -16,7 +16,7 @@ from verl_trgrpo.checks.settings import key_findings, section_findings, type_fin
 from verl_trgrpo.checks.view import RunView
 from verl_trgrpo.common.findings import Finding, Level, grouped
 from verl_trgrpo.common.import_path import large_imports
-from verl_trgrpo.common.secrets import environment_secrets
+from verl_trgrpo.common.secrets import Secret, secrets_of
 from verl_trgrpo.common.text import count_of
 from verl_trgrpo.data.prompts import own_agent_loops
 from verl_trgrpo.runs.compose import ComposedRun, changed_values, resolved, verl_defaults
@@ -59,12 +59,13 @@ class CheckReport:
         found = sorted([*more, *self.findings], key=lambda each: [*Level].index(each.level))
         return replace(self, findings=tuple(found))
 
-    def beside(self, refused: Mapping[str, str]) -> CheckReport:
+    def beside(self, refused: Mapping[str, str], overrides: Sequence[str] = ()) -> CheckReport:
         """Return the report of a run whose overrides of some keys were left out, with the messages that refuse them as errors.
 
-        What is about these keys, or about those that the messages name in their place, is not known.
+        Findings about these keys are left out, and findings about a key that a message proposes, unless `overrides` set it.
         """
         meant = {key for message in refused.values() for key in re.findall(r"did you mean \+?([\w.]+)\?", message)}
+        meant -= {word.lstrip("+~").partition("=")[0] for word in overrides}
         found = [each for each in self.findings if not _about(each, {*refused, *meant})]
         errors = [Finding.error(key, message) for key, message in refused.items()]
         return replace(self, findings=(*errors, *found), total_steps=None) if refused else self
@@ -228,15 +229,17 @@ def _stages() -> dict[str, tuple[Check, ...]]:
 
 
 def secret_findings(view: RunView) -> list[Finding]:
-    """Warn of secrets of the environment that veRL resolves into its log and its trackers."""
-    return [
-        Finding.warning(
-            key,
-            f"{key} is the variable {name}: veRL prints its value into the log and hands it to trackers; read the variable "
-            "in your own code instead",
-        )
-        for key, name in environment_secrets(flat(view.run.config)).items()
-    ]
+    """Warn of secrets that veRL prints into its log and hands to its trackers."""
+    return [Finding.warning(secret.key, _secret_message(secret)) for secret in secrets_of(flat(view.run.config))]
+
+
+def _secret_message(secret: Secret) -> str:
+    what = f"is the variable {secret.variables[0]}" if secret.variables else "is a secret, by its name"
+    where = "" if secret.variables else ", and config.yaml keeps it"
+    remedy = "read a variable of the environment in your own code instead"
+    if ".env_vars." in secret.key:
+        remedy = f"export {secret.key.rpartition('.')[2]} before the command, whose processes inherit it"
+    return f"{secret.key} {what}: veRL prints its value into the log and hands it to trackers{where}; {remedy}"
 
 
 def own_findings(view: RunView) -> list[Finding]:

@@ -27,9 +27,9 @@ _LONGEST = "reward.reward_kwargs.max_resp_len"
 _TINY_TOP_P = 0.1
 _ADDED_MEANS = "veRL adds up the means of micro-batches, so the gradient grows with their number"
 _OWN_GPUS = "separate_async samples on GPUs of the rollout alone"
-_ALIKE = "all responses to a prompt are nearly alike, so there is nothing to compare; set"
+_ALIKE = "all responses to a prompt are nearly alike, so the advantages have no signal; set"
 _BIASED = (
-    "responses come from another distribution than the one whose probabilities the loss takes, so ratios and token weights are "
+    "responses are not sampled from the distribution whose probabilities the loss uses, so ratios and token weights are "
     "biased; set"
 )
 
@@ -80,8 +80,8 @@ RULES = {
     # The sources' own scripts sample at 0.6 to 1.0.
     "temperature_of_weights": _Warning(
         "rollout.temperature", "0.6 <= rollout.temperature <= 1.5",
-        "token weights use the probabilities at this temperature, and their constants were chosen for about 1 "
-        "(docs/shapings.md); set <rollout.temperature>=1.0, or tune the constants of the shaping", asked=_WEIGHS_P),
+        "token weights use probabilities at this temperature, and the constants of the weights were chosen for temperatures near "
+        "1 (docs/shapings.md); set <rollout.temperature>=1.0, or tune the constants of the shaping", asked=_WEIGHS_P),
     "remax_on_v1": _not_on_v1("remax", "the reward of a greedy response to each prompt", "use algorithm=rloo in its place"),
     "gdpo_on_v1": _not_on_v1(
         "gdpo", "the parts of the reward", "use algorithm=gdpo of examples/more_methods in its place"),

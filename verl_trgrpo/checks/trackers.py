@@ -37,7 +37,7 @@ def account_findings(view: RunView) -> list[Finding]:
         Finding(
             level,
             LOGGER,
-            f"{LOGGER}={name}: veRL would fail when its workers are up ({reason}); {fix}, or remove {name}",
+            f"{LOGGER}={name}: veRL would fail after its workers have started ({reason}); {fix}, or remove {name}",
         )
         for name, reason, fix in _lacking(view)
     ]

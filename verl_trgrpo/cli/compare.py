@@ -13,12 +13,12 @@ def compare(options: CompareOptions) -> int:
     """Compare training runs: a table of means over seeds with 95 % intervals, and paired tests.
 
     examples:
-      verl-trgrpo compare runs/grpo-seed* runs/tr_grpo-seed*      ARM-seedN are seeds of ARM
-      verl-trgrpo compare runs/study --baseline grpo              all runs below a directory
+      verl-trgrpo compare runs/grpo-seed* runs/tr_grpo-seed*      directories ARM-seedN: seed N of an arm
+      verl-trgrpo compare runs/study --baseline grpo              all runs in a directory and below
 
     notes:
       A run is a directory with logs of veRL's file logger (trainer.logger=["file"]), or one such file.
-      Runs are compared at the last step that all finished ones reached.
+      Runs are compared at the last step that all finished runs have.
       docs/report.md explains each figure.
     """
     from verl_trgrpo.compare.finished import compare_finished
@@ -36,11 +36,11 @@ def report(options: ReportOptions) -> int:
     """Compare training runs on one self-contained HTML page.
 
     examples:
-      verl-trgrpo report runs/grpo-seed* runs/tr_grpo-seed*       ARM-seedN are seeds of ARM
-      verl-trgrpo report runs/study --out study.html              all runs below a directory
+      verl-trgrpo report runs/grpo-seed* runs/tr_grpo-seed*       directories ARM-seedN: seed N of an arm
+      verl-trgrpo report runs/study --out study.html              all runs in a directory and below
 
     notes:
-      Tables are those of `verl-trgrpo compare`; the page has curves and responses beside them.
+      The page has the tables of `verl-trgrpo compare`, curves, and responses.
       docs/report.md explains each figure.
     """
     from verl_trgrpo.compare.page import write_report

@@ -38,7 +38,7 @@ def quickstart(options: QuickstartOptions) -> int:
       verl-trgrpo quickstart --seed 1 trainer.total_training_steps=10
 
     notes:
-      The puzzles are generated; the model, warm-started on the form of an answer, ships with the package.
+      The puzzles are generated. The model is part of the package; it was fine-tuned on the form of an answer.
       OVERRIDES change the configuration kk_quickstart.
       The same command, repeated, shows the result of the finished run.
     """

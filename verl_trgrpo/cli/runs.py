@@ -48,13 +48,13 @@ class RunOptions:
             )
         if len(others) > 1:
             raise ValueError(
-                f"{' and '.join(others)} are {len(others)} configurations; give one, and overrides as KEY=VALUE"
+                f"{' and '.join(others)} are {len(others)} configurations; give one, and write overrides as KEY=VALUE"
             )
         return others[0], overrides
 
 
 def train(options: RunOptions) -> int:
-    """Train with veRL; OVERRIDES are those of python -m verl.trainer.main_ppo.
+    """Train with veRL. OVERRIDES are Hydra overrides, as for python -m verl.trainer.main_ppo.
 
     examples:
       verl-trgrpo train recipes/knights_and_knaves/qwen2.5-3b-instruct.yaml algorithm=grpo
@@ -65,9 +65,9 @@ def train(options: RunOptions) -> int:
 
     notes:
       The configuration is checked before anything is started; `verl-trgrpo validate` checks it alone.
-      Without an accelerator platform=cpu is used.
-      The run directory, trainer.default_local_dir, receives checkpoints, train-N.log, metrics-N.jsonl,
-      curves.png, config.yaml and run.json.
+      On a machine without an accelerator, platform=cpu is set.
+      Checkpoints, train-N.log, metrics-N.jsonl, curves.png, config.yaml and run.json are written to the
+      run directory, trainer.default_local_dir.
       The same command resumes from the latest checkpoint; trainer.resume_mode=disable starts over.
     """
     source, overrides = options.configuration()
@@ -139,7 +139,7 @@ class ValidateOptions(RunOptions):
 
 
 def validate(options: ValidateOptions) -> int:
-    """Find all mistakes in a recipe or configuration without starting it.
+    """Find the mistakes in a recipe, configuration or script without starting a run.
 
     examples:
       verl-trgrpo validate recipes/knights_and_knaves/qwen2.5-3b-instruct.yaml trainer.nnodes=2 --show
@@ -149,11 +149,13 @@ def validate(options: ValidateOptions) -> int:
       verl-trgrpo validate mine.yaml --show --gpu-gb 40                 does it fit on cards of 40 GB?
 
     notes:
-      Of a script the arguments of main_ppo are read; nothing in it is run. What cannot be read is named with its line.
-      The configuration is composed as for a training on accelerators, wherever the command runs.
-      It is checked in three stages: single settings and files, veRL's dataclasses, rules between settings.
-      What has an error is left out, or has its default, while the rest is checked: one round names all mistakes.
-      "Not checked" is what cannot be checked on this machine, such as a model on a hub.
+      Of a script, only the arguments of main_ppo are read. The script is not executed. Arguments that cannot
+      be read are reported with their lines.
+      The configuration is composed as for a training on accelerators, also on a machine without one.
+      Three stages are checked: single settings and files, veRL's dataclasses, rules between settings.
+      A setting with an error is left out or has its default while the rest is checked, so that one round
+      reports all mistakes.
+      "Not checked" lists what cannot be checked on this machine, such as a model on a hub.
 
     exit codes:
       0 no errors, 1 errors, 2 the configuration cannot be composed
@@ -177,17 +179,23 @@ def _validated(start: ScriptStart, options: ValidateOptions) -> CheckReport:
         raise InvalidInputError([*(each.message for each in start.findings), *error.messages]) from error
     composed = replace(composed, trainer=start.trainer)
     if start.trainer and not start.trainer.name:
-        report = check.CheckReport(composed.config, (), None).beside(refused).with_findings(start.findings)
+        report = (
+            check.CheckReport(composed.config, (), None).beside(refused, start.overrides).with_findings(start.findings)
+        )
         show(report.findings_text())
         return report
     need_files = not options.no_files
     soon = check.CheckReport(composed.config, tuple(check.early_findings(composed, need_files)), None)
-    early = soon.beside(refused).with_findings(start.findings).messages(Level.ERROR)
+    early = soon.beside(refused, start.overrides).with_findings(start.findings).messages(Level.ERROR)
     if early:
         shown = grouped(early)
         lines = [f"error ({len(shown)})", *(f"  - {message}" for message in shown)]
         show("\n".join([*lines, "", "checking the rest ...", ""]))
-    report = check.check(composed, need_files, gpu_gb=options.gpu_gb).beside(refused).with_findings(start.findings)
+    report = (
+        check.check(composed, need_files, gpu_gb=options.gpu_gb)
+        .beside(refused, start.overrides)
+        .with_findings(start.findings)
+    )
     show(report.findings_text(early))
     if options.show:
         show(f"\n{report.details_text()}")
@@ -206,19 +214,21 @@ class HealthOptions:
 
 
 def health(options: HealthOptions) -> int:
-    """Judge a run by its metrics, finished or growing: which signals stand, what they mean, what to do.
+    """Find problems in the metrics of a run, finished or in progress: first step, meaning, remedy.
 
     examples:
       verl-trgrpo health runs/quickstart/tr_grpo-seed0
       verl-trgrpo health metrics.jsonl || scancel $JOB     a file of veRL's file logger; for scripts
 
     notes:
-      Each quantity is judged against its own start or best in this run.
-      What began first is first: the rest may follow from it.
+      Each quantity is compared with its start or its best level in this run.
+      The problem that began first is printed first, since the others may follow from this one.
+      "active" is a problem at the last step, "lasted" one that ended after a considerable part of the run,
+      "ended" a shorter one. "machine" is about time and memory, and has no exit code.
 
     exit codes:
-      0 sound, 1 a signal stands at the last step, or took a share of the run that counts,
-      2 the path holds no metrics, 3 nothing can be judged: no metric has a name that veRL or this package logs
+      0 sound, 1 a problem is active or lasted,
+      2 the path has no metrics, 3 nothing can be judged: no metric has a name that veRL or this package logs
     """
     from verl_trgrpo.runs.health import is_known, judge, unjudged
 
@@ -227,13 +237,13 @@ def health(options: HealthOptions) -> int:
     steps, abandoned = read_run(options.path)
     if not steps:
         raise ValueError(
-            f"{options.path} holds no metrics; give a run directory with metrics-N.jsonl, or the file that veRL's logger "
+            f"{options.path} has no metrics; give a run directory with metrics-N.jsonl, or the file that veRL's logger "
             "`file` wrote (trainer.logger=[console,file], VERL_FILE_LOGGER_PATH)"
         )
     if not is_known(steps):
         names = sorted({name for step in steps for name in step.metrics})
         shown = ", ".join(map(shorten, names[:5])) or "none"
-        show(f"{len(steps)} steps: nothing here can be judged, as no metric ({shown}) has a name that veRL logs")
+        show(f"{len(steps)} steps: nothing can be judged, because no metric ({shown}) has a name that veRL logs")
         return 3
     findings = judge(steps)
     for branch in abandoned:
@@ -244,11 +254,11 @@ def health(options: HealthOptions) -> int:
             if finding.signal.note
             else "machine"
             if finding.signal.machine and finding.stands
-            else "stands"
+            else "active"
             if finding.stands
-            else "lost  "
+            else "lasted"
             if finding.lost
-            else "over  "
+            else "ended "
         )
         show(f"{state}  {finding.message}")
         if finding.stands or finding.lost:

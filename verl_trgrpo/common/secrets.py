@@ -1,10 +1,10 @@
-"""Find passwords in addresses, which would be recorded with a run and printed in messages."""
+"""Find secrets, which would be recorded with a run and printed in messages: in addresses, and by the name of a value."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 # What the userinfo of an address can hold is wider than what a parser of URLs splits: people paste passwords as they are.
 # A port is digits up to the end of the host; a user alone, as in ssh://git@host, is not secret, but is a token over HTTP.
@@ -20,7 +20,15 @@ _SECRET = re.compile(
     r"|(?P<header>\b(?:authorization['\"]?\s{0,9}[:=]\s{0,9}['\"]?(?:bearer|basic|token)|bearer)\s{1,9})(?=[a-z_.~+/=-]{0,99}\d)[\w.~+/=-]{8,2000}",
     re.IGNORECASE,
 )
-_OF_ENVIRONMENT = re.compile(r"oc\.env:\s{0,9}(\w{0,99}(?:KEY|TOKEN|SECRET|PASS)\w{0,99})", re.IGNORECASE)
+# Names of variables are for one secret each; other names have keys and tokens that are none (data.prompt_key, pad_token).
+_VARIABLE = r"\w{0,99}(?:KEY|TOKEN|SECRET|PASS)\w{0,99}"
+_OF_ENVIRONMENT = re.compile(rf"oc\.env:\s{{0,9}}({_VARIABLE})", re.IGNORECASE)
+_NAMES_SECRET = re.compile(
+    rf"(?:.{{0,999}}\.)?(?:env_vars\.{_VARIABLE}|"
+    r"(?:\w{0,99}_)?(?:(?:api|access|auth|private|secret)_?key|secret|password|passwd|credentials?)|"
+    r"(?:(?:hf|hub|access|auth|api|bearer|refresh|session)_?)?token)",
+    re.IGNORECASE,
+)
 _REMEDY = (
     "put the secret into the environment instead: VERL_TRGRPO_SEARCH_TOKEN for search servers, HTTPS_PROXY, HF_TOKEN, "
     "WANDB_API_KEY or MLFLOW_TRACKING_PASSWORD for those services"
@@ -65,10 +73,28 @@ def line_problems(text: str, where: str) -> list[str]:
     return [_message(f"{where}, line {text.count(chr(10), 0, match.start()) + 1},")] if match else []
 
 
-def environment_secrets(values: Mapping[str, Any]) -> dict[str, str]:
-    """Return the variables with a secret's name that values refer to as ``${oc.env:NAME}``: the variable by the value's key."""
-    found = ((key, _OF_ENVIRONMENT.findall(str(value))) for key, value in values.items())
-    return {key: names[0] for key, names in found if names}
+class Secret(NamedTuple):
+    """A value of a configuration that is a secret: names of variables in it, or the literal itself."""
+
+    key: str
+    variables: tuple[str, ...] = ()
+    literal: str = ""
+
+    def values(self, environment: Mapping[str, str]) -> list[str]:
+        """Return what must not be shown."""
+        return [value for value in (self.literal, *(environment.get(name, "") for name in self.variables)) if value]
+
+
+def secrets_of(values: Mapping[str, Any]) -> list[Secret]:
+    """Return the values, by key, that refer to a variable with a secret's name (``${oc.env:NAME}``) or have such a name."""
+    found = []
+    for key, value in values.items():
+        if variables := _OF_ENVIRONMENT.findall(str(value)):
+            found.append(Secret(key, tuple(variables)))
+        elif isinstance(value, (str, int)) and not isinstance(value, bool) and _NAMES_SECRET.fullmatch(key):
+            text = str(value).strip()
+            found += [Secret(key, literal=text)] if text and "${" not in text else []
+    return found
 
 
 def _message(name: str) -> str:

@@ -53,14 +53,16 @@ def budget_line(pairs: int) -> str:
     Args:
         pairs: seeds that both arms have.
     """
-    plan = f"To have a model, take the better one; to claim a gain, plan {needed()} pairs before the first run."
+    plan = f"To choose a model, take the better one. To claim a gain, plan {needed()} pairs before the first run."
     if pairs < 1:
         return f"No seed is in both arms: nothing can be concluded. {plan}"
-    example = f"were the true gain {GAIN:g} points and the spread between runs {SPREAD:g}"
-    higher = f"the better arm would have the higher mean in {chosen_share(pairs):.0%} of cases"
+    example = f"with a true gain of {GAIN:g} points and a spread of {SPREAD:g} between runs"
+    higher = f"the better arm has the higher mean in {chosen_share(pairs):.0%} of cases"
     if pairs == 1:
-        return f"1 pair of runs: nothing can be concluded; {example}, {higher}. {plan}"
-    return f"{pairs} pairs of runs: {example}, {higher}, and the interval would show it in {shown_share(pairs):.0%}. {plan}"
+        return f"1 pair of runs: nothing can be concluded. Even {example}, {higher}. {plan}"
+    return (
+        f"{pairs} pairs of runs: {example}, {higher}, and the interval is above 0 in {shown_share(pairs):.0%}. {plan}"
+    )
 
 
 def budget_of(found: Comparison, baseline: str, primary: str = "") -> str:

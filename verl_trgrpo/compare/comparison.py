@@ -16,14 +16,14 @@ from verl_trgrpo.runs.metrics import GRAD_NORM, TRAIN_ACCURACY, Step, series
 # Figures of a run: name and meaning.
 FIGURES = {
     "final_accuracy": "validation accuracy after the last step",
-    "best_accuracy": "highest validation accuracy (picked on the same prompts, so it flatters noisy arms)",
+    "best_accuracy": "highest validation accuracy (chosen on the same prompts, so it is too high for noisy arms)",
     "area": "mean height of the validation curve over the steps",
-    "train_accuracy": "mean accuracy of the responses trained on, over all steps (area below that curve)",
-    "train_slope": "slope of a straight line fitted to that curve, accuracy per ten steps",
+    "train_accuracy": "mean accuracy of the training responses over all steps",
+    "train_slope": "slope of a straight line through the training accuracy, per ten steps",
     "gap": "accuracy on train prompts minus validation accuracy, after the last step",
     "grad_norm": "mean gradient norm before clipping",
-    "grad_roughness": "root mean square of the steps of log(gradient norm)",
-    "entropy": "mean entropy of the sampled tokens over the last five steps, nats",
+    "grad_roughness": "root mean square of the change of log(gradient norm) between steps",
+    "entropy": "mean entropy of the sampled tokens over the last five steps, in nats",
     "response_length": "mean tokens of a response over the last five steps",
 }
 # The primary outcome of a study's primary arm.

@@ -23,9 +23,9 @@ class CompareOptions(Options):
     """Runs to compare.
 
     Args:
-        runs: directories with veRL's logs, files of its file logger, or directories with such runs below.
-        baseline: arm to compare with; that of the study, or grpo if there, or the first if left out.
-        metric: validation metric; mean accuracy over data sources if left out.
+        runs: directories with logs of veRL's file logger, files of this logger, or parents of such directories.
+        baseline: arm to compare with. By default the baseline of the study, else grpo, else the first arm.
+        metric: validation metric. By default the mean accuracy over data sources.
     """
 
     runs: tyro.conf.Positional[tuple[str, ...]]
@@ -34,7 +34,7 @@ class CompareOptions(Options):
 
     def problems(self) -> list[str]:
         """Return a message if there are no runs."""
-        return [] if self.runs else ["no runs were given; name at least one directory"]
+        return [] if self.runs else ["no runs are given; name at least one directory"]
 
 
 class ComparedRuns(NamedTuple):
@@ -42,11 +42,11 @@ class ComparedRuns(NamedTuple):
 
     Args:
         arms: runs by arm, the baseline first.
-        upto: step that the comparison uses, with those before.
+        upto: last step that the comparison uses.
         comparison: figures of all arms.
-        tables: the same with intervals and tests as text.
+        tables: the figures with intervals and tests, as text.
         notes: a sentence for each limitation.
-        budget: what so many runs can choose and show; "" for a single arm.
+        budget: what this number of runs can choose and show; "" for a single arm.
     """
 
     arms: dict[str, list[Run]]
@@ -85,10 +85,11 @@ def _check(options: CompareOptions, runs: Sequence[Run], labels: Sequence[str], 
     names = {name for run in runs for step in run.steps for name in step.metrics}
     messages = []
     if options.baseline not in (None, baseline):
-        messages.append(f"--baseline {options.baseline}: not an arm; they are {', '.join(labels)}")
+        messages.append(f"--baseline {options.baseline}: not an arm of these runs; choose one of {', '.join(labels)}")
     if options.metric is not None and options.metric not in names:
         known = sorted(name for name in names if name.startswith("val-"))
-        messages.append(f"--metric {options.metric}: no run logged it; they have {', '.join(known) or 'no validation'}")
+        remedy = f"choose one of {', '.join(known)}" if known else "the runs have no validation metrics"
+        messages.append(f"--metric {options.metric}: no run has this metric; {remedy}")
     raise_invalid(messages)
 
 
@@ -99,20 +100,20 @@ def notes(arms: Mapping[str, Sequence[Run]], baseline: str, upto: int) -> list[s
     runs = [run for own in arms.values() for run in own]
     seeds = {run.seed for run in runs if run.label == baseline} - {None}
     facts = {
-        f"The comparison uses steps up to {upto}, the curves all. Longer runs": [
+        f"The comparison ends at step {upto}; the curves show all steps. Longer runs": [
             f"{run.name} to {run.last_step}" for run in runs if run.last_step > upto
         ],
-        f"Not in the comparison, because they end before step {upto}": [
+        f"Left out, because these runs end before step {upto}": [
             f"{run.name} at {run.last_step}" for run in runs if run.last_step < upto
         ],
-        "Went back to an earlier checkpoint; what they left is grey in the curves and counts nowhere": [
+        "Resumed from an earlier checkpoint; the abandoned steps are grey in the curves and not compared": [
             f"{run.name} left {branch.text}" for run in runs for branch in run.abandoned
         ],
         "Not finished": [run.name for run in runs if run.record.finished is False],
-        f"Not paired, because {baseline} has no run with that seed": [
+        f"Not paired, because {baseline} has no run with the same seed": [
             run.name for run in runs if run.label != baseline and run.seed not in seeds
         ],
-        "Sick (verl-trgrpo health)": [
+        "With problems that `verl-trgrpo health` explains": [
             f"{run.name}, {found.signal.name} from step {found.first}"
             for run in runs
             for found in judge(run.steps)

@@ -71,8 +71,8 @@ def comparison_tables(found: Comparison, baseline: str, primary: str = "", margi
             differences.append([f"{arm} (primary)" if arm == primary else arm, *cells])
             equivalences.append(p_value_text(own[OUTCOME].equivalence) if OUTCOME in own else "")
     about = (
-        f"Differences from {baseline}, paired by seed: mean, interval, p (sign-flip test), p corrected for all tests but "
-        "the primary."
+        f"Differences from {baseline}, paired by seed: mean, 95 % interval, p of the sign-flip test, and in parentheses p "
+        "corrected for all tests except the primary one."
     )
     head = ["arm", *map(words, tested)]
     if any(equivalences):

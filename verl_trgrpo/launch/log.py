@@ -31,6 +31,7 @@ class Event(NamedTuple):
 
 ENGINE_DEAD, WORKER_KILLED, NO_NODE = "engine dead", "worker killed", "no node"
 MEMORY_KILLED, LITTLE_MEMORY, PROMPT_LOST = "killed for memory", "little memory", "prompt lost"
+STEP = "step"
 EVENTS = (
     # vLLM's server logs it when its engine process has ended; lines of the engine itself have a name of vLLM's in front.
     Event(ENGINE_DEAD, ("vLLMHttpServer",), child="EngineCor", message=re.compile(
@@ -48,6 +49,8 @@ EVENTS = (
         r"(?:.*? was (?P<used>[\d.]+GB used / [\d.]+GB) limit)?")),
     # veRL drops a prompt whose rollout or reward raised, and trains on the others.
     Event(PROMPT_LOST, ("AgentLoopWorkerTQ", "AgentLoopWorker"), re.compile("Error in _run_prompt")),
+    # The metrics of a step: what was said before did not end the training.
+    Event(STEP, ("", "TaskRunner", "TaskRunnerV1"), re.compile(r"step:\d{1,9} - ")),
 )  # fmt: skip
 _BY_SPEAKER = {
     speaker: [event for event in EVENTS if speaker in event.speakers] for event in EVENTS for speaker in event.speakers

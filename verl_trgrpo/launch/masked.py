@@ -1,6 +1,6 @@
-"""Write what a training says to its log without the values of some variables of the environment.
+"""Write what a training says to its log without some values.
 
-    ... | python -m verl_trgrpo.launch.masked API_KEY HF_TOKEN > train-1.log
+    ... | VERL_TRGRPO_MASKED=hunter2 python -m verl_trgrpo.launch.masked > train-1.log
 
 veRL prints its resolved configuration. The filter is a process of its own between the training and the file, so that no value is
 ever on disk, and it lives as long as the training does, also without the launcher.
@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import os
 import re
-import sys
 from collections.abc import Iterable
+
+MASKED_VALUES = "VERL_TRGRPO_MASKED"
+"""Variable of the environment with the values, one in a line: arguments of a command could be read by other users."""
 
 _SHORTEST = 4
 """Characters of a value that is masked; a shorter one would be found everywhere."""
@@ -38,7 +40,7 @@ class Mask:
 
 
 def main() -> None:
-    mask = Mask(os.environ.get(name, "") for name in sys.argv[1:])
+    mask = Mask([os.environ.get(MASKED_VALUES, "")])
     while block := os.read(0, _BLOCK):
         _write(mask(block))
     _write(mask(b""))

@@ -53,8 +53,8 @@ class TrainingProcess:
     The process has its own session, so a terminal's Ctrl-C does not reach Ray's daemons; this class interrupts the driver
     alone and then ends what is left. Within the block, SIGINT, SIGTERM and SIGHUP make `wait` raise KeyboardInterrupt.
 
-    The arguments are those of `start_trainer`, with the path of the log, what starts the process in its place, and the variables
-    of the environment whose values are masked in the log by a process of :mod:`verl_trgrpo.launch.masked`.
+    The arguments are those of `start_trainer`, with the path of the log, what starts the process in its place, and the values
+    that a process of :mod:`verl_trgrpo.launch.masked` masks in the log.
     """
 
     def __init__(
@@ -95,8 +95,11 @@ class TrainingProcess:
 
     def _masked(self, log: IO[bytes]) -> IO[bytes]:
         """Start the filter of the log, in a session of its own as the training; return what it reads."""
-        command = [sys.executable, "-m", masked.__name__, *self._secrets]
-        self._filter = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=log, start_new_session=True)
+        command = [sys.executable, "-m", masked.__name__]
+        environment = os.environ | {masked.MASKED_VALUES: "\n".join(self._secrets)}
+        self._filter = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=log, env=environment, start_new_session=True
+        )
         assert self._filter.stdin is not None  # of a pipe
         return self._filter.stdin
 

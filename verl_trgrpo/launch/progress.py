@@ -113,7 +113,7 @@ class RunProgress:
         for name in standing.keys() - self._standing.keys():
             self._say(standing[name])
         for name in self._standing.keys() - standing.keys():
-            self._say(f"note: over since step {steps[-1].number}: {name}")
+            self._say(f"note: ended at step {steps[-1].number}: {name}")
         self._standing = standing
 
     def _times(self, step: Step) -> str:
@@ -121,7 +121,7 @@ class RunProgress:
         number, at = self._first or (step.number, 0.0)
         now, left = self._clock(), ""
         if self._total and step.number > number:
-            left = f", about {(now - at) / (step.number - number) * (self._total - step.number) / 60:.0f} left"
+            left = f", about {(now - at) / (step.number - number) * (self._total - step.number) / 60:.0f} min left"
         return f"{f' of {self._total}' if self._total else ''} ({(now - self._began) / 60:.0f} min{left})"
 
     def _say(self, line: str) -> None:

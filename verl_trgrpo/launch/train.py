@@ -20,7 +20,7 @@ from verl_trgrpo.checks.resume import loading_findings
 from verl_trgrpo.checks.view import RunView
 from verl_trgrpo.common.files import free_name, lock, name_holder, open_plain
 from verl_trgrpo.common.findings import InvalidInputError, Level, grouped, raise_invalid
-from verl_trgrpo.common.secrets import environment_secrets
+from verl_trgrpo.common.secrets import secrets_of
 from verl_trgrpo.common.text import from_here, show
 from verl_trgrpo.launch.driver import Driver
 from verl_trgrpo.launch.log import LogWatch, WorkerDiedError
@@ -225,7 +225,7 @@ def _train(
         environment |= private_ray(environment)
     log = MetricsLog(run_dir, begins=(attempt, first_step))
     try:
-        secrets = sorted(set(environment_secrets(flat(run.config)).values()))
+        secrets = [value for secret in secrets_of(flat(run.config)) for value in secret.values(environment)]
         with TrainingProcess(arguments, environment, log_file, [claim], start, secrets) as process:
             name_holder(claim, process.pid)
             problem = _follow(process, log, log_file, progress, stream)

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from verl_trgrpo.runs.history import TIMES, VALIDATION, Flags, History, Values, levels, median, noise_of, sums
+from verl_trgrpo.runs.history import HEAD, TIMES, Flags, History, Values, levels, median, noise_of, sums
 from verl_trgrpo.runs.signals import Signal
 
 START = 5
@@ -119,7 +119,7 @@ class Column:
             sick.tolist(),
             len(sick),
             self._left(part, first),
-            self._against(part, first),
+            self._against(part, first, i),
             scale,
             at_start,
             _away=i,
@@ -157,14 +157,14 @@ class Column:
         last = int(calm[-1]) - (part.window - 1) // 2 if len(calm) else 0  # a level is that of the middle of its values
         return float(self.numbers[max(0, last)])
 
-    def _against(self, part: _Part, first: int) -> str:
-        """Say what the quantity had been."""
-        signal, reference = self.signal, part.reference[first]
+    def _against(self, part: _Part, first: int, i: int) -> str:
+        """Say what the quantity had been before place `first`, of an alarm that value `i` raises."""
+        signal = self.signal
         if signal.unit in _FEWEST:
             return ""
         if signal.unit == "part":
-            best = int(np.argmin(np.abs(part.level[:first] - reference)))
-            return f", was {-reference:.3g} at step {self.numbers[best]:.0f}"
+            best = int(np.argmin(np.abs(part.level[:first] - part.reference[i])))
+            return f", was {-part.level[best]:.3g} at step {self.numbers[best]:.0f}"
         start, far = median(self.values[: part.count]), float(signal.unit == "distance")
         bound = min(max(abs(start - far), part.normal[0]), part.normal[1])
         clipped = "" if signal.falls or math.isclose(bound, abs(start - far)) else f", sound to {abs(far - bound):.3g}"
@@ -224,7 +224,7 @@ class _Part:
             bound = np.full(len(self.y), self._bound)
             return bound, np.abs(bound)
         if self.signal.unit == "part":
-            reference = _best(self.signal, self.level, self.window)
+            reference = _best(self.level, self.window, self.noise)
             return reference, _change(self.signal, reference, self.start, self._worst)
         return _start(self.signal, len(self.y), self.count, self.start, self.normal)
 
@@ -249,16 +249,12 @@ class _Part:
     @cached_property
     def noise(self) -> float:
         """Return the standard deviation of a value."""
-        y, binomial = self.y[: self.size], self._history.binomial(self.metric)
-        worse = y - self.reference[: self.size] >= self.change[: self.size]
-        return noise_of(y, worse, binomial=binomial) * (1 + _UNSURE / self.size)
+        return noise_of(self.y[: self.size], binomial=self._history.binomial(self.metric)) * (1 + _UNSURE / self.size)
 
     @cached_property
     def wander(self) -> float:
         """Return the standard deviation of a level."""
-        level = self.level[: self.size]
-        far = level - self.reference[: self.size] >= self.change[: self.size]
-        return noise_of(level, far, self.window) if self.size > 8 * self.window else 0.0
+        return noise_of(self.level[: self.size], self.window) if self.size > 8 * self.window else 0.0
 
     def may_raise(self, scale: float) -> bool:
         """Return False where no value from `size` on can raise an alarm, since the worst one of a level is within the change."""
@@ -296,15 +292,30 @@ class _Part:
         half = full - change / 2
         if self.signal.unit != "part":
             half = np.minimum(full, (np.maximum(self.start, self.reference) + full) / 2)  # not from below its own start
+        else:  # nothing is compared with the first values, but they can be sick as those behind
+            half[: self.window] = half[self.window : self.window + 1] if len(half) > self.window else math.nan
         near = self.y >= half
         steady = self.signal.metrics != TIMES  # of which single ones are those of a validation or a checkpoint
         alone = (worse >= np.maximum(1.5 * change, _SURE_ALONE * self.noise)) & steady
         sure = _SURE * np.maximum(
             self.noise * np.sqrt(2 / np.minimum(np.arange(1, len(near) + 1), window)), self.wander
         )
-        raised = (self.level - self.reference >= np.maximum(change, sure)) & (sums(near, window) > window / 2)
+        raised = self.level - self.reference >= np.maximum(change, sure)
+        if self.signal.unit == "part":
+            raised |= self._slow(change)
+        raised &= sums(near, window) > window / 2
         raised |= (sums(worse >= np.maximum(2 * change, _SURE_TWO * self.noise), 2) == 2) & steady
         return _Flags(near, alone, raised | (alone & (sums(alone, _RECENT) >= _FAR)))
+
+    def _slow(self, change: Values) -> Flags:
+        """Return where the mean of a third of the run is below the best one before, of which less is noise than of a level."""
+        longer = max(self.window, self.size // 3)
+        best, summed = np.full(len(self.y), np.nan), np.cumsum(self.y)
+        means = (summed - np.concatenate([np.zeros(longer), summed])[: len(summed)]) / longer
+        means[: longer - 1] = np.inf
+        best[longer:] = np.minimum.accumulate(means)[:-longer]
+        sure = _SURE * max(self.noise * math.sqrt(2 / longer), self.wander * math.sqrt(self.window / longer))
+        return means - best >= np.maximum(change, sure)
 
     def begin(self, scale: float, i: int) -> int:
         """Return where the values that raise an alarm at value `i` begin to be sick."""
@@ -344,12 +355,17 @@ def _badness(signal: Signal, values: Values) -> Values:
     return -values if signal.falls else values
 
 
-def _best(signal: Signal, level: Values, window: int) -> Values:
-    """Return the best level before each value; NaN where there is none yet."""
+def _best(level: Values, window: int, noise: float) -> Values:
+    """Return the best level before each value; NaN where there is none yet.
+
+    What less than half of the values of a level had reached counts less, by the noise that it has more.
+    """
     size, reference = len(level), np.full(len(level), np.nan)
-    # One validation may be the best, of many answers; one step may not.
-    early = np.arange(size) < max((window - 1) // 2, 0 if signal.metrics == VALIDATION else 2)
-    reference[window:] = np.minimum.accumulate(np.where(early, np.inf, level))[: size - window]
+    known = np.minimum(np.arange(1, min(window, size + 1)), HEAD)
+    more = np.sqrt(1 / known + 1 / window) - math.sqrt(2 / window)
+    less = np.zeros(size)
+    less[: len(known)] = _SURE * noise * np.where((2 * known < window) | (known <= 2), more, 0)
+    reference[window:] = np.minimum.accumulate(level + less)[: size - window]
     return reference
 
 

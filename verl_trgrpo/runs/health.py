@@ -13,7 +13,7 @@ import numpy as np
 
 from verl_trgrpo.runs.alarms import START, Column
 from verl_trgrpo.runs.history import REWARDS, STEP_TIME, VALIDATION, History
-from verl_trgrpo.runs.metrics import MEAN_REWARD, Step
+from verl_trgrpo.runs.metrics import EQUAL_GROUPS, MEAN_REWARD, NO_ANSWER, TRAIN_ACCURACY, Step
 from verl_trgrpo.runs.signals import SIGNALS, Signal
 
 _LOST, _LOST_STEPS = 0.1, 3  # what came and went counts if it took this share of the steps, and this many
@@ -23,12 +23,21 @@ _SOURCE, _REWARD = r"val-\w+/(.+)/[^/]+/mean@\d+", r"critic/(rewards|acc)/mean" 
 _WANTED = {
     "reward": REWARDS,
     "validation (none is logged)": VALIDATION,
+    "accuracy, and parts of the reward": rf"{TRAIN_ACCURACY}|critic/reward/.+/mean",
     "gradient": r"actor/grad_norm",
     "learning rate": r"actor/lr",
     "entropy": r"actor/entropy(_loss)?",
+    "KL": r"actor/(kl_loss|reward_kl_penalty|ppo_kl)|critic/kl",
+    "loss": r"actor/(pg_)?loss",
+    "tokens that are clipped": r"actor/(pg_clipfrac|tr_zero_grad_frac)",
+    "groups with equal rewards": EQUAL_GROUPS,
+    "responses without an answer": NO_ANSWER,
+    "responses that are aborted": r"response/aborted_ratio",
+    "prompts that are cut": r"prompt_length/clip_ratio",
     "length of responses": r"response_length/mean",
     "responses that are cut off": r"critic/cut_off_frac|response_length/clip_ratio",
     "time of a step": STEP_TIME,
+    "memory of the host": r"perf/cpu_memory_used_gb",
     "rollout against training (actor_rollout_ref.rollout.calculate_log_probs=True)": r"training/rollout_.*|rollout_corr/.*",
 }
 

@@ -35,7 +35,7 @@ _OLDEST = "trainer.v1.sampler.max_off_policy_threshold"
 _SPIKE, _BEFORE = 10.0, 10  # a gradient so many times larger explains a fall so many steps later
 _PART_OF_STEP = 0.6  # share of a step that its part counts as if it is less
 _RARE = 0.01  # share below which odds are not told from it
-_HEAD = 9  # values at the beginning of which the median is a level while there are fewer than a level has
+HEAD = 9  # values at the beginning of which the median is a level while there are fewer than a level has
 _LATEST = 5  # values of which the median is a level; fewer of a metric that is seldom logged
 _FEW = 100  # values that decide that number
 _PROBLEMS = 2048  # most answers of a validation that are read from its values
@@ -45,7 +45,7 @@ def levels(y: Values, window: int) -> Values:
     """Return the median of the last `window` values, of fewer, and of nine at most, at the beginning."""
     head, known = list[float](), list[float]()
     for value in y[: window - 1].tolist():
-        if len(known) < _HEAD:
+        if len(known) < HEAD:
             insort(known, value)
         head.append((known[(len(known) - 1) // 2] + known[len(known) // 2]) / 2)
     ordered = np.sort(sliding_window_view(y, window), axis=1)
@@ -65,14 +65,9 @@ def sums(flags: Flags, window: int) -> Values:
     return np.convolve(flags, np.ones(window))[: len(flags)]
 
 
-def noise_of(y: Values, sick: Flags, lag: int = 1, binomial: float = 0.0) -> float:
-    """Return the standard deviation of a value, from differences at a distance, before the first sick one if there are enough.
-
-    A `binomial` one is at most doubled by them.
-    """
-    differences, sound = np.abs(y[lag:] - y[:-lag]), int(np.argmax(sick)) if sick.any() else len(y)
-    if sound > max(9, len(y) / 8) + lag:
-        differences = differences[: sound - lag]
+def noise_of(y: Values, lag: int = 1, binomial: float = 0.0) -> float:
+    """Return the standard deviation of a value, from differences at a distance; a `binomial` one is at most doubled by them."""
+    differences = np.abs(y[lag:] - y[:-lag])
     noise = 1.4826 / math.sqrt(2) * median(differences) if len(differences) else 0.0
     if not noise and len(differences):  # of few different values most follow their like
         noise = math.sqrt(math.pi) / 2 * float(np.mean(differences))
@@ -220,7 +215,7 @@ class History:
         values, before = self.column(metric)[1], self._before(metric, left)
         if len(values) < 3:
             return math.nan
-        noise = noise_of(values, np.zeros(len(values), bool), binomial=self.binomial(metric))
+        noise = noise_of(values, binomial=self.binomial(metric))
         noise *= math.sqrt(2 / min(_LATEST, len(values) // 2))
         return (self._level(metric, left, last) - before) / max(noise, 0.03 * abs(before), 1e-9)
 

@@ -36,9 +36,9 @@ def summary_lines(steps: Sequence[Step]) -> list[str]:
         values = list(accuracies.values())
         lines.append(f"validation accuracy  {values[0]:.3f} -> {values[-1]:.3f} (best {max(values):.3f})")
     if rewards:
-        lines.append(
-            f"training reward      {fmean(rewards[:5]):.3f} -> {fmean(rewards[-5:]):.3f} (means of five steps)"
-        )
+        count = max(1, min(5, len(rewards) // 2))  # the first and the last steps do not overlap
+        mean = f"means of {count} steps" if count > 1 else "single steps"
+        lines.append(f"training reward      {fmean(rewards[:count]):.3f} -> {fmean(rewards[-count:]):.3f} ({mean})")
     return lines + weight_lines(steps)
 
 
@@ -58,4 +58,4 @@ def weight_lines(steps: Sequence[Step]) -> list[str]:
     head = f"token weights        {mean:.2f} +- {deviation:.2f}: "
     if deviation < _EQUAL_WEIGHTS * mean:
         return [f"{head}nearly equal, so this run cannot tell TR-GRPO from GRPO with a constant factor"]
-    return [f"{head}tokens with p < 0.25 make {plain:.0%} of the gradient proxy, weighted {weighted:.0%}"]
+    return [f"{head}tokens with p < 0.25 have {plain:.0%} of the gradient proxy, {weighted:.0%} with the weights"]

@@ -30,7 +30,8 @@ TASK = Task(
     foreign={pattern: scoring for patterns, scoring in _FOREIGN for pattern in patterns},
     builders={
         "deepscaler": Builder(
-            f"{__name__}.rows:build_deepscaler", "build those of DeepScaleR's problems and its five test sets"
+            f"{__name__}.rows:build_deepscaler",
+            "build the Parquet files of DeepScaleR's problems and its five test sets",
         )
     },
     presets={"aime": Sampling(16, 0.6, 0.95, 32768)},

@@ -9,5 +9,9 @@ TASK = Task(
             f"{_REWARD}:score_reasoning_gym", f"{_REWARD}:reference_response", mismatch=f"{_REWARD}:entry_mismatch"
         )
     },
-    builders={"reasoning-gym": Builder(f"{__name__}.rows:build_reasoning_gym", "build those of a reasoning-gym task")},
+    builders={
+        "reasoning-gym": Builder(
+            f"{__name__}.rows:build_reasoning_gym", "build the Parquet files of a reasoning-gym task"
+        )
+    },
 )

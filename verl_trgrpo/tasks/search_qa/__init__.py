@@ -12,7 +12,9 @@ _SCORING = Scoring(f"{__name__}.reward:score_search_qa")
 TASK = Task(
     rewards=dict.fromkeys(("search_qa", "searchR1_*"), _SCORING),
     foreign=dict.fromkeys(QUESTION_SETS, _SCORING),
-    builders={"search-qa": Builder(f"{__name__}.rows:build_search_qa", "build those of Search-R1's questions")},
+    builders={
+        "search-qa": Builder(f"{__name__}.rows:build_search_qa", "build the Parquet files of Search-R1's questions")
+    },
     agent_loops={
         SEARCH_AGENT: AgentLoop(
             f"{__name__}.loop:SearchAgentLoop",
