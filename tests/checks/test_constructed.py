@@ -175,6 +175,34 @@ def test_without_the_process_nothing_is_constructed_and_the_report_says_so(sound
     assert finding.level is Level.NOT_CHECKED and "no_such_module" in finding.message
 
 
+CONFIG, TEMPLATE = f"{MODEL}.override_config", "data.apply_chat_template_kwargs"
+
+
+def test_an_option_that_neither_the_template_nor_the_model_reads_is_named(sound_run):
+    right = ["max_position_embeddings=512", "attention_dropout=0.1", "rope_theta=1000.0", "attn_implementation=eager"]
+    given = [f"++{CONFIG}.{each}" for each in right] + [f"+{TEMPLATE}.continue_final_message=false"]
+    assert findings(sound_run, *given) == []
+    found = findings(sound_run, *given, f"+{CONFIG}.rope_thetaa=1", f"+{TEMPLATE}.enable_thinkng=false")
+    assert summary(found) == [(f"{CONFIG}.rope_thetaa", Level.WARNING), (f"{TEMPLATE}.enable_thinkng", Level.WARNING)]
+    assert f"did you mean {CONFIG}.rope_theta?" in found[0].message
+
+
+def test_a_variable_of_the_template_is_read(sound_run):
+    template = "{% for m in messages %}{{ m.content }}{% endfor %}{% if not enable_thinking %}.{% endif %}"
+    own = f"{MODEL}.custom_chat_template='{template}'"
+    assert findings(sound_run, own, f"+{TEMPLATE}.enable_thinking=false") == []
+    [found] = findings(sound_run, own, f"+{TEMPLATE}.enable_thinkng=false")
+    assert found.message.endswith(f"did you mean {TEMPLATE}.enable_thinking?")
+
+
+def test_options_of_a_model_that_is_not_here_are_not_checked(sound_run):
+    found = findings(
+        sound_run, f"{MODEL}.path=org/model", f"+{CONFIG}.rope_thetaa=1", f"+{TEMPLATE}.enable_thinkng=false"
+    )
+    assert summary(found) == [(CONFIG, Level.NOT_CHECKED), (TEMPLATE, Level.NOT_CHECKED)]
+    assert findings(sound_run, f"{MODEL}.path=org/model", f"++{CONFIG}.attn_implementation=eager") == []
+
+
 MISSPELT = {
     "trainer.logger": ("[console,wandbb]", "wandb"), f"{ROLLOUT}.name": ("vlm", "vllm"),
     f"{ACTOR}.strategy": ("fdsp", "fsdp"), f"{ACTOR}.optim.optimizer": ("AdmW", "AdamW"),
@@ -187,6 +215,8 @@ MISSPELT = {
     "trainer.resume_mode": ("yes", "auto"), "data.truncation": ("both", "middle"), f"{ROLLOUT}.mode": ("asynch", "async"),
     "trainer.device": ("gpu", "npu"), "trainer.v1.trainer_mode": ("colocated", "colocate_async"),
     f"{ROLLOUT}.checkpoint_engine.backend": ("nosuch", "naive"), f"{ROLLOUT}.agent.default_agent_loop": ("nosuch", "single_turn"),
+    "transfer_queue.backend.storage_backend": ("SimpelStorage", "SimpleStorage"),
+    f"{ROLLOUT}.router_config_path": ("nosuch.yaml", "correct"),
 }  # fmt: skip
 
 

@@ -9,6 +9,7 @@ from tests.checks.test_batches import SOUND, batch_findings
 from tests.checks.test_rules import CASES
 from tests.checks.test_switches import CASES as SWITCHED
 from tests.conftest import composed
+from verl_trgrpo.checks.files import missing_files
 from verl_trgrpo.checks.rules import RULES
 from verl_trgrpo.checks.switches import SWITCHES
 from verl_trgrpo.checks.tables import rule_findings
@@ -72,6 +73,66 @@ def test_a_proposal_of_a_switch_holds(name):
                 RunView(composed(typed(overrides, more, finding.where if instead else ""))), {**RULES, **SWITCHES}
             )
             assert [found.message for found in after] == [], more
+
+
+def added(overrides: list[str]) -> list[str]:
+    """Return settings of the table as they are typed where the configuration has some of the keys already."""
+    return [f"++{each.lstrip('+')}" if each.startswith("+") else each for each in overrides]
+
+
+def of_tables(overrides: list[str]):
+    return rule_findings(RunView(composed(overrides)), {**RULES, **SWITCHES})
+
+
+def unsolved(finding, before, overrides: list[str]) -> list[str]:
+    """Return a finding that is still there with `overrides`, and those that were not there before."""
+    known = {each.message for each in before} - {finding.message}
+    return [each.message for each in of_tables(overrides) if each.message not in known]
+
+
+# Algorithms with settings of their own: a filter and a reward, a mean of the loss, a KL in the reward.
+@pytest.mark.parametrize("word", ["dapo", "gmpo", "reinforce_plus_plus"])
+def test_a_proposal_of_a_switch_holds_with_every_algorithm(word):
+    for override, _ in SWITCHED.values():
+        start = [f"algorithm={word}", *added([override])]
+        before = of_tables(start)
+        for finding in before:
+            for more, instead in proposals(finding.message):
+                after = typed(start, more, finding.where if instead else "")
+                assert unsolved(finding, before, after) == [], (override, more)
+
+
+KL_OF_LOSS, KL_OF_REWARD = "actor_rollout_ref.actor.kl_loss_coef=0.1", "algorithm.kl_ctrl.kl_coef=0.1"
+TOGETHER = [
+    [KL_OF_LOSS, KL_OF_REWARD], [KL_OF_LOSS, KL_OF_REWARD, "algorithm.kl_ctrl.horizon=5"],
+    ["actor_rollout_ref.actor.use_kl_loss=true", KL_OF_REWARD], ["algorithm.use_kl_in_reward=true", KL_OF_LOSS],
+    ["algorithm=gspo", "actor_rollout_ref.actor.clip_ratio=0.3", "actor_rollout_ref.actor.clip_ratio_c=10"],
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("overrides", TOGETHER)
+def test_all_proposals_typed_at_once_agree(overrides):
+    before, after = of_tables(overrides), overrides
+    assert before
+    for finding in before:
+        proposed = proposals(finding.message)
+        # Without a proposal the message says what to remove.
+        [more, instead] = proposed[0] if proposed else ([], True)
+        after = typed(after, more, finding.where if instead else "")
+    assert of_tables(after) == []
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [["critic.enable=true"], ["algorithm.adv_estimator=gae"],
+     ["critic.enable=true", "algorithm.adv_estimator=gae", "actor_rollout_ref.rollout.n=1"]],
+)  # fmt: skip
+def test_a_proposal_of_a_run_without_a_critic_holds(overrides):
+    [finding] = [each for each in missing_files(RunView(composed(overrides))) if each.where == "critic.model.path"]
+    [(more, _)] = proposals(finding.message)
+    after = typed(overrides, more, "")
+    assert unsolved(finding, of_tables(overrides), after) == []
+    assert "critic.model.path" not in {each.where for each in missing_files(RunView(composed(after)))}
 
 
 ACTOR, ROLLOUT, REF = (f"actor_rollout_ref.{name}" for name in ("actor", "rollout", "ref"))

@@ -110,6 +110,8 @@ IDLE = [
     "model.path", "max_turns", "retriever.url", "data.max_obs_length", "trainer.mine", "data.one.two", "algorithm.no_think_rl",
     "actor_rollout_ref.rollout.custom.mine", "ray_kwargs.ray_init.num_gpu", "ray_kwargs.ray_init.runtime_env.env_var.FOO",
     "reward.reward_kwargs.mine", "reward.mine", "transfer_queue.controller.poling_mode", "trainer.v1.sampler.sampler_kwargs.mine",
+    f"{ACTOR}.fsdp_config.wrap_policy.min_num_param", "actor_rollout_ref.model.fused_kernel_options.impl_backnd",
+    "algorithm.pf_ppo.weigth_pow", "actor_rollout_ref.rollout.engine_kwargs.vlm",
 ]  # fmt: skip
 REFUSED = [
     f"{ACTOR}.state_masking", f"{ACTOR}.optim.lrr", "actor_rollout_ref.rollout.n_val", "actor_rollout_ref.model.pth",

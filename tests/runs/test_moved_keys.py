@@ -131,6 +131,17 @@ def test_spelling_counts_within_a_section_alone():
     assert hint_of("seed", known) == "did you mean data.seed?"
 
 
+def test_an_option_of_a_part_that_is_switched_on_is_meant_from_around_the_part(configurations):
+    known = flat(configurations[""])
+    assert "actor_rollout_ref.actor.fsdp_config.qat.group_size" in known  # of a quantization
+    assert hint_of("actor_rollout_ref.rollout.group_size", known).startswith(
+        "did you mean actor_rollout_ref.rollout.n?"
+    )
+    assert hint_of("trainer.group_size", known) == ""
+    meant = "actor_rollout_ref.rollout.multi_turn.max_parallel_calls"
+    assert hint_of("actor_rollout_ref.rollout.max_parallel_calls", known) == f"did you mean {meant}?"
+
+
 def test_a_misspelled_key_never_becomes_a_key_that_nothing_has(configurations):
     """Of the last word of each key two letters change places; what the hint asks for exists, and is nearly always that key."""
     known, right, tried = flat(configurations[""]), 0, 0

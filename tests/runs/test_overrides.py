@@ -211,6 +211,13 @@ def test_a_group_that_is_left_out_is_no_problem_beside_another(group):
         assert len(caught.value.messages) == 1 + named
 
 
+def test_a_key_whose_value_is_refused_is_not_unknown():
+    with pytest.raises(InvalidInputError) as raised:
+        compose(overrides=["hydra.run.dir=<place>/outputs", "trainer.nosuch=1"])
+    [unreadable, unknown] = raised.value.messages
+    assert "Hydra cannot read this value" in unreadable and unknown.startswith("trainer.nosuch: unknown key")
+
+
 def test_problems_of_all_kinds_are_named_in_one_round():
     words = [
         "trainer.project_name=a=b",

@@ -17,7 +17,7 @@ from verl_trgrpo.common.text import did_you_mean, first_line
 from verl_trgrpo.common.typed import read_typed
 from verl_trgrpo.data.prompts import ModelConfig, ask_model, model_facts
 from verl_trgrpo.data.rows import path_problem
-from verl_trgrpo.runs.keys import MANAGER, MODEL, MODEL_PATH, REWARD, REWARD_MODEL
+from verl_trgrpo.runs.keys import MANAGER, MODEL, MODEL_PATH, REWARD, REWARD_MODEL, ROLLOUT
 
 RESUME_PATH = "trainer.resume_from_path"
 
@@ -54,7 +54,7 @@ def missing_files(view: RunView) -> list[Finding]:
     if view[f"{REWARD_MODEL}.enable"]:
         fixes[f"{REWARD_MODEL}.model_path"] = to_model
     if view.needs_critic:
-        fixes[CRITIC] = f"{to_model}, or set algorithm.adv_estimator=grpo"
+        fixes[CRITIC] = f"{to_model}, or set {' '.join(_without_critic(view))}"
     for key, fix in fixes.items():
         name = view[key]
         if isinstance(name, str) and looks_local(name) and not Path(name).expanduser().is_dir():
@@ -73,6 +73,16 @@ def missing_files(view: RunView) -> list[Finding]:
         if not (_importable(module) if module != place else Path(place).expanduser().is_file()):
             findings.append(view.finding(key, f"does not exist; correct the path, or remove {key}"))
     return findings + _resume_path_findings(view)
+
+
+def _without_critic(view: RunView) -> Iterator[str]:
+    """Yield the settings with which a run that has a critic has none."""
+    if view["critic.enable"]:
+        yield "critic.enable=null"
+    if view["algorithm.adv_estimator"] == "gae":
+        yield "algorithm.adv_estimator=grpo"
+        if view[f"{ROLLOUT}.n"] == 1:
+            yield f"{ROLLOUT}.n=5"
 
 
 def module_findings() -> list[Finding]:

@@ -68,6 +68,7 @@ _KEYS: tuple[tuple[Any, str], ...] = (
     (_Count, "critic.ppo_mini_batch_size critic.ppo_epochs data.filter_overlong_prompts_workers"),
     (_Count, "rollout.checkpoint_engine.update_weights_bucket_megabytes"),
     (_Count, "transfer_queue.backend.SimpleStorage.num_data_storage_units"),
+    (_Count | None, "transfer_queue.backend.SimpleStorage.total_storage_size"),
     (_Count | None, "trainer.total_training_steps data.val_batch_size data.gen_batch_size"),
     # 0 and less: all, as without a number
     (int | None, "trainer.max_actor_ckpt_to_keep trainer.max_critic_ckpt_to_keep"),
@@ -76,6 +77,7 @@ _KEYS: tuple[tuple[Any, str], ...] = (
     (_Natural | None, "ray_init.num_gpus"),
     (_Interval, "trainer.save_freq trainer.test_freq"),
     (_TopK, "rollout.top_k validation.top_k"),
+    (_NotNegative, "sampler.sampler_kwargs.poll_interval"),  # seconds of a sleep
     (_NotNegative, "optim.lr optim.weight_decay actor.kl_loss_coef validation.temperature"),
     # At a temperature of 0 all responses to a prompt are the same, and there is nothing to compare.
     (_Positive, "optim.clip_grad actor.grad_clip rollout.temperature"),

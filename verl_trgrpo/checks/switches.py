@@ -8,10 +8,15 @@ from __future__ import annotations
 
 from verl_trgrpo.checks.estimators import WITHOUT_DISCOUNT, WITHOUT_STD
 from verl_trgrpo.checks.tables import HAS_LORA, SEPARATE, Switch
+from verl_trgrpo.runs.keys import ACTOR, OVERLONG, REWARD_MODEL
 
 # Losses without a clip range, and those with one that do not clip a second time.
 _WITHOUT_CLIP = ("gpg", "kl_cov", "dro", "sapo")
 _WITHOUT_DUAL_CLIP = (*_WITHOUT_CLIP, "gspo", "clip_cov", "geo_mean", "cispo")
+# Losses with a mean of their own.
+_OWN_MEAN = ("geo_mean", "sapo")
+# The loss has a KL, or is asked for one.
+_KL_OF_LOSS = f"actor.use_kl_loss or '{ACTOR}.kl_loss_coef' in changed or '{ACTOR}.kl_loss_type' in changed"
 # Loggers that show the responses of a validation.
 _TABLES = ("wandb", "swanlab", "mlflow", "trackio", "clearml", "tensorboard", "vemlp_wandb")
 _VALIDATES = "(trainer.test_freq > 0 or trainer.val_before_train)"
@@ -29,13 +34,20 @@ SWITCHES = {
     "critic": Switch(
         "critic.* trainer.max_critic_ckpt_to_keep", "needs_critic",
         "the run has no critic with {critic.enable} and {algorithm.adv_estimator}; set <critic.enable>=true"),
+    # A run takes one KL: where both are asked for, that of the loss is proposed.
     "kl_in_reward": Switch(
         "algorithm.kl_ctrl.* algorithm.kl_penalty", "algorithm.use_kl_in_reward",
+        f"; {{= '' if {_KL_OF_LOSS} else 'set algorithm.use_kl_in_reward=true'}}",
         without="*.enable *.enabled algorithm.kl_ctrl.horizon algorithm.kl_ctrl.target_kl", off=(0,)),
     "adaptive_kl": Switch(
         "algorithm.kl_ctrl.horizon algorithm.kl_ctrl.target_kl",
-        "algorithm.use_kl_in_reward and algorithm.kl_ctrl.type == 'adaptive'"),
-    "kl_loss": Switch("actor.kl_loss_coef actor.kl_loss_type", "actor.use_kl_loss", off=(0,)),
+        "algorithm.use_kl_in_reward and algorithm.kl_ctrl.type == 'adaptive'",
+        "; {= 'set algorithm.kl_ctrl.type=adaptive' if algorithm.use_kl_in_reward else ''}"
+        f"{{= '' if algorithm.use_kl_in_reward or {_KL_OF_LOSS} else "
+        "'set algorithm.use_kl_in_reward=true algorithm.kl_ctrl.type=adaptive'}"),
+    "kl_loss": Switch(
+        "actor.kl_loss_coef actor.kl_loss_type", "actor.use_kl_loss",
+        f"; {{= '' if algorithm.use_kl_in_reward else 'set {ACTOR}.use_kl_loss=true'}}", off=(0,)),
     # A recipe may say where a reference model is kept for those algorithms that have one.
     "reference": Switch(
         "ref.*", "actor.use_kl_loss or algorithm.use_kl_in_reward",
@@ -53,16 +65,21 @@ SWITCHES = {
     "rejection": Switch(
         "correction.rollout_rs_threshold", "correction.rollout_rs is not None", "; set <correction.rollout_rs>=token_k1"),
     "clip_ratio": Switch(
-        "actor.clip_ratio", "actor.clip_ratio_low is None or actor.clip_ratio_high is None",
-        "{actor.clip_ratio_low} and {actor.clip_ratio_high} override it; set <actor.clip_ratio_low> and <actor.clip_ratio_high>"),
+        "actor.clip_ratio",
+        f"actor.clip_ratio_low is None or actor.clip_ratio_high is None or loss.loss_mode in {_WITHOUT_CLIP}",
+        "{actor.clip_ratio_low} and {actor.clip_ratio_high} override it; set <actor.clip_ratio_low>={= actor.clip_ratio} "
+        "<actor.clip_ratio_high>={= actor.clip_ratio} in its place"),
     "clip": Switch(
-        "actor.clip_ratio_low actor.clip_ratio_high", f"loss.loss_mode not in {_WITHOUT_CLIP}", "this loss does not clip"),
+        "actor.clip_ratio actor.clip_ratio_low actor.clip_ratio_high", f"loss.loss_mode not in {_WITHOUT_CLIP}",
+        "this loss does not clip"),
     "dual_clip": Switch("actor.clip_ratio_c", f"loss.loss_mode not in {_WITHOUT_DUAL_CLIP}", "this loss has no dual clip"),
     "aggregation": Switch(
-        "actor.loss_agg_mode", "loss.loss_mode not in ('geo_mean', 'sapo')", "this loss takes the mean of the responses",
+        "actor.loss_agg_mode", f"loss.loss_mode not in {_OWN_MEAN}", "this loss takes the mean of the responses",
         off=("seq-mean-token-mean",)),
     "correction_of_loss": Switch("loss.rollout_correction.*", "loss.loss_mode == 'bypass_mode'"),
-    "loss_scale": Switch("actor.loss_scale_factor", "actor.loss_agg_mode == 'seq-mean-token-sum-norm'"),
+    "loss_scale": Switch(
+        "actor.loss_scale_factor", "actor.loss_agg_mode == 'seq-mean-token-sum-norm'",
+        f"; {{= '' if loss.loss_mode in {_OWN_MEAN} else 'set {ACTOR}.loss_agg_mode=seq-mean-token-sum-norm'}}"),
     "clip_cov": Switch("loss.clip_cov_*", "loss.loss_mode == 'clip_cov'"),
     "kl_cov": Switch("loss.kl_cov_ratio loss.ppo_kl_coef", "loss.loss_mode == 'kl_cov'"),
     "dro": Switch("loss.dro_beta", "loss.loss_mode == 'dro'"),
@@ -88,7 +105,8 @@ SWITCHES = {
     "dynamic_micro_batches": Switch(
         "actor.ppo_max_token_len_per_gpu rollout.log_prob_max_token_len_per_gpu",
         # Padded micro-batches have a fixed size whatever a recipe says of tokens (platform=sdpa).
-        "actor.use_dynamic_bsz or not model.use_remove_padding"),
+        "actor.use_dynamic_bsz or not model.use_remove_padding",
+        f"; {{= '' if loss.loss_mode == 'geo_mean' else 'set {ACTOR}.use_dynamic_bsz=true'}}"),
     "scheduler_steps": Switch(
         "optim.total_training_steps critic.optim.total_training_steps", "False",
         "the trainer writes its own number of steps there; set <trainer.total_training_steps> to the steps of the run"),
@@ -123,7 +141,10 @@ SWITCHES = {
         "validation.top_p validation.top_k", "validation.temperature > 0",
         "validation is greedy; set <validation.temperature>=1.0 <validation.do_sample>=true"),
     "reward_model": Switch(
-        "reward_model.*", "reward_model.enable", without="*.enable *.enabled reward_model.n_gpus_per_node reward_model.nnodes"),
+        "reward_model.*", "reward_model.enable",
+        "; set <reward_model.enable>=true"
+        f"{{= ' {REWARD_MODEL}.enable_resource_pool=true' if algorithm.filter_groups.enable else ''}}",
+        without="*.enable *.enabled reward_model.n_gpus_per_node reward_model.nnodes"),
     "reward_gpus": Switch(
         "reward_model.n_gpus_per_node reward_model.nnodes", "reward_model.enable_resource_pool and reward_model.enable",
         "no reward model has GPUs of its own; "),
@@ -137,7 +158,8 @@ SWITCHES = {
     "manager_path": Switch("manager.module.path", "manager.source == 'importlib'", off=(None,)),
     "manager_name": Switch(
         "manager.module.name", "False",
-        "veRL takes the class that {manager.name} names; set <manager.name>={= manager.module.name} in its place"),
+        "veRL takes the class that {manager.name} names; set <manager.name>={= manager.module.name}"
+        f"{{= ' {OVERLONG}.enable=false' if overlong.enable else ''}} in its place"),
     "overlong": Switch(
         "overlong.* reward.reward_kwargs.max_resp_len", "overlong.enable",
         "; set <manager.name>=dapo <overlong.enable>=true <reward.reward_kwargs.max_resp_len>={= data.max_response_length}"),

@@ -12,7 +12,7 @@ import shlex
 import shutil
 import sys
 import unicodedata
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -159,6 +159,7 @@ def nearest_key(key: str, known: Iterable[str]) -> str:
     In this order: a last part in the same section, written a little differently; the end of a longer key; the same last part
     elsewhere in the same first section, or outside it, unless the key has a section that does not exist, and is another
     program's; a section written a little differently.
+    What belongs to a part that is switched on, beside its ``enable``, is meant from around that part alone.
     ``tool_path`` is not ``model_path`` written differently: every word has to be similar. Case does not count. Any other key of
     another section is another thing, however alike the names are.
     """
@@ -167,8 +168,10 @@ def nearest_key(key: str, known: Iterable[str]) -> str:
     here = {other.rpartition(".")[2]: other for other in spelled if other.rpartition(".")[0] == section}
     if near := nearest(name, [other for other in here if _same_words(name, other)], cutoff=0.7):
         return spelled[here[near]]
+    parts = {each.rpartition(".")[0] for each in spelled if each.endswith((".enable", ".enabled"))}
     same = [other for other in spelled if other.rpartition(".")[2] == name]
     found = [other for other in same if other.endswith(f".{key}")]
+    same = [other for other in same if _is_meant(other, section, parts)]
     if not found and name not in _OF_MANY:
         found = [other for other in same if section and other.partition(".")[0] == key.partition(".")[0]]
         # Beside keys of a section that exists: the shallow ones of the model that is trained.
@@ -180,6 +183,11 @@ def nearest_key(key: str, known: Iterable[str]) -> str:
         return spelled[min(inside or found, key=lambda other: _distance(key, other))]
     others = [other for other in spelled if other in same or "/" in other or not section]
     return spelled.get(nearest(key, others, cutoff=0.85), "")
+
+
+def _is_meant(other: str, section: str, parts: Collection[str]) -> bool:
+    inside = other.rpartition(".")[0]
+    return inside not in parts or not section or f"{inside}.".startswith(f"{section}.")
 
 
 def _distance(key: str, other: str) -> tuple[int, bool, int]:

@@ -155,6 +155,8 @@ def setting_problems(config: DictConfig, words: Sequence[str], groups: Collectio
             try:
                 OmegaConf.update(config, leaf, part, merge=True)
             except (OmegaConfBaseException, ValueError):  # a ValueError for a name in a list
+                if leaf in keys:  # Hydra's own settings have types, and it refuses a value by itself
+                    continue
                 read = can_be_added(config, leaf, groups) and not moved_key(leaf) and has_reader(config, leaf)
                 plus = f" (+{leaf}=... adds it)" if read else ""
                 meant = _meant(config, leaf, known)

@@ -18,7 +18,7 @@ import re
 import textwrap
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields, is_dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
@@ -47,6 +47,7 @@ KEY_TABLE = Path(__file__).parent / "verl_keys.yaml"
 BUILT = (ACTOR, REF, ROLLOUT, MODEL, "critic", "distillation", "skip", "trainer.v1.separate_async.hybrid_rollout")
 """Sections from which veRL builds dataclasses, which refuse a key that is not a field; other sections it reads as they are."""
 _SAMPLER = "trainer.v1.sampler"
+_ENGINES = f"{ROLLOUT}.engine_kwargs"
 # Keys that name a file of Python or a module behind pkg://, and keys that name a class by its dotted name.
 _FILES = (f"{REWARD}.path", f"{MANAGER}.module.path", "data.custom_cls.path", f"{_SAMPLER}.custom_sampler.path")
 _CLASSES = (
@@ -134,7 +135,7 @@ def _unread_below(node: DictConfig, defaults: Any, prefix: str, owner: Any, on_p
         inner, default = dataclass_in(hints.get(name)), node_of(known, name) if known else None
         if name not in names:
             yield Unread(key, frozenset(names), owner.__name__ if built else "")
-        elif not is_section(child) or key == SHAPING or key in OLD_SECTIONS:
+        elif not is_section(child) or key == SHAPING or key in OLD_SECTIONS or section == _ENGINES:
             continue
         elif inner or _arguments(key) or "_target_" in child or (is_section(default) and name not in hints):
             yield from _unread_below(child, default, f"{key}.", inner, on_path)
@@ -184,20 +185,20 @@ def _of_buffers() -> frozenset[str]:
     return _words_of_module("verl.trainer.ppo.v1.replay_buffer")
 
 
+def _of_redrawing() -> frozenset[str]:
+    from verl.trainer.ppo.core_algos import compute_pf_ppo_reweight_data
+
+    return frozenset(inspect.signature(compute_pf_ppo_reweight_data).parameters)
+
+
+def _of_servers() -> frozenset[str]:
+    from verl.workers.rollout.base import _ROLLOUT_REGISTRY
+
+    return frozenset(name for name, _ in _ROLLOUT_REGISTRY)
+
+
 def _sections_of_loops() -> frozenset[str]:
     return frozenset(loop.section for loop in known_agent_loops().values() if loop.section)
-
-
-# By section, what its names are taken from.
-_REWARD_MANAGERS = "verl.experimental.reward_loop.reward_manager"
-_ASKED: dict[str, Callable[[], frozenset[str]]] = {
-    "ray_kwargs.ray_init": _of_ray_init,
-    "ray_kwargs.ray_init.runtime_env": _of_runtime_env,
-    MANAGER_OPTIONS: _of_reward_managers,
-    OVERLONG: _of_reward_managers,
-    f"{_SAMPLER}.sampler_kwargs": _of_buffers,
-    f"{ROLLOUT}.custom": _sections_of_loops,
-}
 
 
 def _references(config: DictConfig) -> frozenset[str]:
@@ -260,6 +261,28 @@ def _words_of_file(path: str) -> frozenset[str]:
 
 def _modules_in(package: str) -> list[str]:
     return [f"{package}.{each.name}" for each in pkgutil.iter_modules([str(_place_of(package))])]
+
+
+# By section, what its names are taken from.
+_REWARD_MANAGERS = "verl.experimental.reward_loop.reward_manager"
+_ASKED: dict[str, Callable[[], frozenset[str]]] = {
+    "ray_kwargs.ray_init": _of_ray_init,
+    "ray_kwargs.ray_init.runtime_env": _of_runtime_env,
+    MANAGER_OPTIONS: _of_reward_managers,
+    OVERLONG: _of_reward_managers,
+    f"{_SAMPLER}.sampler_kwargs": _of_buffers,
+    f"{ROLLOUT}.custom": _sections_of_loops,
+    _ENGINES: _of_servers,  # each has the arguments of its engine
+    "algorithm.pf_ppo": _of_redrawing,
+    **{
+        f"{section}.wrap_policy": partial(_words_of_module, "verl.utils.fsdp_utils")
+        for section in (f"{ACTOR}.fsdp_config", f"{REF}.fsdp_config", "critic.fsdp")
+    },
+    **{
+        f"{section}.fused_kernel_options": partial(_words_of_module, "verl.workers.engine.fsdp.transformer_impl")
+        for section in (MODEL, "critic.model")
+    },
+}
 
 
 def python_words(source: str) -> frozenset[str]:

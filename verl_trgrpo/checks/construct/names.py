@@ -219,6 +219,9 @@ _NAMES: dict[str, Callable[[DictConfig, str], Iterable[Any]]] = {
     "*.optimizer": _optimizers,
     "trainer.v1.trainer_mode": _registry(f"{_V1}:TRAINER_REGISTRY"),
     "trainer.device": _devices,
+    "transfer_queue.backend.storage_backend": _registry(
+        "transfer_queue.storage.managers:StorageManagerFactory", "_registry"
+    ),
     "*.strategy": _engines,
     "*.rollout.name": lambda config, key: {
         name for name, _ in _registry("verl.workers.rollout.base:_ROLLOUT_REGISTRY")(config, key)
@@ -278,6 +281,12 @@ def _module(value: Any, _config: DictConfig) -> None:
     importlib.import_module(value)
 
 
+def _router(value: Any, _config: DictConfig) -> None:
+    from verl.workers.rollout.router import _load_router_yaml
+
+    _load_router_yaml(value)
+
+
 def _own_object(section: str) -> Callable[[Any, DictConfig], None]:
     """Return what loads an object of this package; that of a user's own file is loaded with the rights that it may need."""
 
@@ -299,6 +308,7 @@ _CALLED: dict[str, Callable[[Any, DictConfig], None]] = {
     f"{CORRECTION}.*": _correction,
     "trainer.checkpoint_callback_class": _class,
     "*.checkpoint_engine.custom_backend_module": _module,
+    "*.router_config_path": _router,
     f"{REWARD}.name": _own_object(REWARD),
     f"{_SAMPLER}.name": _own_object(_SAMPLER),
 }

@@ -1,0 +1,103 @@
+"""Compare free-form options with the names that their readers have: a chat template, and the configuration of a model."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+from collections.abc import Callable, Collection
+from typing import Any
+
+from omegaconf import DictConfig, OmegaConf
+
+from verl_trgrpo.checks.construct.attempt import built_quietly, reason_of
+from verl_trgrpo.common.findings import Finding
+from verl_trgrpo.common.text import nearest
+from verl_trgrpo.runs.keys import MODEL, selected
+from verl_trgrpo.runs.readers import python_words
+
+_TEMPLATE = "data.apply_chat_template_kwargs"
+
+
+def option_findings(config: DictConfig, models: dict[str, DictConfig], local: Collection[str]) -> list[Finding]:
+    """Return the options of the prompts and of the models that nothing reads.
+
+    Args:
+        config: of the run.
+        models: sections of its models, by dotted key.
+        local: those of them whose files are on this machine.
+    """
+    asked: list[tuple[str, str, Callable[[DictConfig], Collection[str] | None], str]] = [
+        (f"{key}.override_config", key, _config_names, "the model's configuration and its code") for key in models
+    ]
+    asked.append((_TEMPLATE, MODEL, _template_names, "the tokenizer's chat template"))
+    findings = []
+    for section, key, names, owner in asked:
+        given = sorted({*map(str, selected(config, section) or ())} - _of_verl(section))
+        if not given:
+            continue
+        if key not in local:
+            message = f"{section}: its names were not checked, the files of the model are not on this machine"
+            findings.append(Finding.not_checked(section, message))
+            continue
+        try:
+            known = built_quietly(lambda names=names, key=key: names(models[key]))  # type: ignore[misc]
+        except MemoryError:
+            raise
+        except Exception as error:  # transformers raises many unrelated types
+            message = f"{section}: its names were not checked ({reason_of(error)})"
+            findings.append(Finding.not_checked(section, message))
+            continue
+        findings += _unread(section, given, known, owner)
+    return findings
+
+
+def _of_verl(section: str) -> frozenset[str]:
+    """Return the names in a section of a model that veRL itself reads."""
+    from verl.workers.config import HFModelConfig
+
+    return frozenset() if section == _TEMPLATE else python_words(inspect.getsource(HFModelConfig))
+
+
+def _unread(section: str, given: list[str], known: Any, owner: str) -> list[Finding]:
+    """Return a finding for each name that is not known; `known` is None where any name may be read."""
+    findings = []
+    for name in given:
+        if known is None or name in known:
+            continue
+        meant = nearest(name, [each for each in known if not each.startswith("_")], cutoff=0.8)
+        fix = f"did you mean {section}.{meant}?" if meant else f"remove {section}.{name}"
+        reason = f"nothing reads this option, neither veRL nor {owner}"
+        findings.append(Finding.warning(f"{section}.{name}", f"{section}.{name}: {reason}; {fix}"))
+    return findings
+
+
+def _template_names(section: DictConfig) -> Collection[str] | None:
+    """Return the variables of the chat template and the parameters of ``apply_chat_template``."""
+    from jinja2.meta import find_undeclared_variables
+    from transformers.utils.chat_template_utils import _compile_jinja_template
+    from verl.utils.config import omega_conf_to_dataclass
+
+    model: Any = omega_conf_to_dataclass(section)
+    if model.processor is not None:  # it takes the options of pictures and sounds, too
+        return None
+    template = model.tokenizer.get_chat_template()
+    tree = _compile_jinja_template(template).environment.parse(template)
+    return {*find_undeclared_variables(tree), *inspect.signature(model.tokenizer.apply_chat_template).parameters}
+
+
+def _config_names(section: DictConfig) -> Collection[str] | None:
+    """Return the attributes of the model's configuration and the words of its code; None where that is not known."""
+    from verl.utils.config import omega_conf_to_dataclass
+
+    section = section.copy()
+    attention = {name: value for name, value in section.override_config.items() if name == "attn_implementation"}
+    OmegaConf.update(section, "override_config", attention, merge=False)  # what is asked about would be set there
+    config = omega_conf_to_dataclass(section).hf_config
+    code = type(config).__module__
+    if "configuration_" not in code:  # the model's own code may read any name
+        return None
+    try:
+        reader = importlib.import_module(code.replace("configuration_", "modeling_"))
+        return {*dir(config), *config.to_dict(), *python_words(inspect.getsource(reader))}
+    except (ImportError, OSError):
+        return None
