@@ -1,5 +1,7 @@
 """What workers would refuse: names, sections, parts of the engine, the configuration of vLLM's engine."""
 
+import re
+
 import pytest
 
 from tests.checks.validation import summary
@@ -39,6 +41,22 @@ def test_every_section_that_cannot_be_built_is_an_error(sound_run):
     assert len(messages) == 2
     assert all(sum(part in message for message in messages) == 1 for part in ("kl='lit'", "prob_source='olld'"))
     assert not any("\n" in finding.message for finding in found)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        ["algorithm=cispo", "shaping=sigmoid", f"{LOSS}.placement=inside"],
+        ["algorithm=tr_grpo", "shaping=power", f"{LOSS}.kl=literal", f"{LOSS}.shaping.lower=0"],
+        ["algorithm=tr_grpo", "shaping=top_entropy", f"{LOSS}.prob_source=old"],
+    ],
+)
+def test_what_a_class_proposes_can_be_typed_and_removes_its_finding(sound_run, wrong):
+    before = findings(sound_run, *wrong)
+    proposals = [line for finding in before for line in re.findall(rf"({ACTOR}\.[\w.]+=[\w.']+\w'?)", finding.message)]
+    assert proposals
+    for line in proposals:
+        assert findings(sound_run, *wrong, line) == []
 
 
 def test_token_weights_with_a_loss_that_ignores_them_are_an_error(sound_run):

@@ -8,6 +8,7 @@ early, so that both go on at the same time.
 from __future__ import annotations
 
 import os
+import re
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,8 @@ from verl_trgrpo.runs.keys import LOSS, MODEL, REWARD_MODEL, selected
 _SECONDS = 120.0
 _MOST_REPLY = 1 << 20
 _ALL = "veRL's dataclasses"
+# A proposal of a message: set KEY=VALUE, or KEY=VALUE.
+_PROPOSED = re.compile(r"(\b(?:set|use|or) )([a-z_][a-z_.]*)=")
 
 
 @cache
@@ -71,7 +74,23 @@ def _asked(question: str, config: DictConfig, *arguments: Any) -> list[Finding]:
         return [Finding.not_checked(_ALL, f"{_ALL}: not constructed here ({error})")]
     if found is None:
         return [Finding.not_checked(_ALL, f"{_ALL}: not constructed here (the program that constructs them fails)")]
-    return [Finding(Level(level), where, message) for level, where, message in found]
+    return [Finding(Level(level), where, _with_whole_keys(message, where, config)) for level, where, message in found]
+
+
+def _with_whole_keys(message: str, where: str, config: DictConfig) -> str:
+    """Return the message of a section's class, which names keys of its section, with keys that can be typed."""
+
+    def whole(found: re.Match[str]) -> str:
+        before, key = found.groups()
+        section, leaf = where, key.rpartition(".")
+        while section:
+            holder = OmegaConf.select(config, ".".join(filter(None, (section, leaf[0]))))
+            if isinstance(holder, DictConfig) and leaf[2] in holder:
+                return f"{before}{section}.{key}="
+            section = section.rpartition(".")[0]
+        return found[0]
+
+    return _PROPOSED.sub(whole, message)
 
 
 def _container(config: DictConfig) -> Any:
