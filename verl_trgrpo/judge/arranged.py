@@ -15,6 +15,7 @@ from math import gcd
 from verl_trgrpo.judge.parser import Tree, UnreadableFormulaError, functions_of, parse_formula, tokens_of
 
 _ONE, _TEN, _DEGREE = Fraction(1), Fraction(10), ("/", ("pi",), ("number", Fraction(180)))
+_MINUS_ONE = ("*", ("number", -_ONE), ("number", _ONE))  # as it is parsed; the 1 is no factor
 _MOST_BITS = 256  # of a power of a number that is worked out
 _DERIVATIVE = re.compile(
     r"\\frac\{ ?(?:d|\\partial)(?:\^\{?[0-9]\}?)? ?\\?[a-zA-Z]{0,12} ?\}\{ ?(?:d|\\partial) ?[a-zA-Z\\]|\\partial"
@@ -52,6 +53,8 @@ class _Arrangement:
             return self.of(tree[1])
         if tree == _DEGREE:
             return ("degree",)
+        if tree == _MINUS_ONE:
+            return ("number", -_ONE)
         if kind == "+":
             return self.sum(tree)
         if kind in ("*", "/"):
@@ -179,7 +182,7 @@ class _Arrangement:
 
 def _factors(tree: Tree, sign: int, explicit: bool) -> Iterator[tuple[Tree, int, bool]]:
     """Yield the factors of a product, whether each stands above (1) or below (-1), and whether a 1 is written as a factor."""
-    if tree[0] == "*":
+    if tree[0] == "*" and tree != _MINUS_ONE:
         for part in tree[1:]:
             yield from _factors(part, sign, True)
     elif tree[0] == "/" and tree != _DEGREE:
