@@ -259,10 +259,11 @@ class _Comparison:
     def is_option(self, value: Form, letter: str = "") -> bool:
         """Return whether a value may stand beside the letter of a choice: the one behind it in the question; where the options
         are not known, a formula, as the letter decides then, or words of the question."""
-        if option := self.options.get(letter):
-            return any(self.equal_forms(form, value) for form in read_forms(normalize(option), gold=True))
+        option = self.options.get(letter)
+        if option and any(self.equal_forms(form, value) for form in read_forms(normalize(option), gold=True)):
+            return True
         if value.kind in ("value", *INTERVALS) and not _NO_FORMULA.search(value.text):
-            return all(map(self.is_option, value.items))
+            return not option and all(map(self.is_option, value.items))
         stated = letter + value.text.replace(r"\text", "")
         words, question = ("".join(re.findall(r"[^\W_]+", text)).casefold() for text in (stated, self.question))
         return value.text != "" and words in question

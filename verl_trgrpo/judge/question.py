@@ -61,7 +61,7 @@ _BASE_ASKED = re.compile(
 _OPTION = re.compile(
     r"(?:\\(?:text|textbf|mathrm)\{ ?|(?<=quad)|(?<![a-zA-Z\\{(]))(\(([A-J])\)|([A-J])[.):])(?:\\?[ ~])*\}?"
 )  # \textbf{(B)}; B.
-_BETWEEN = re.compile(r"(?:\s|[,;.]|\\(?:q?quad|hspace\{[^{}]*\}|hfill|[ ,;:])(?![a-zA-Z]))+$")  # \qquad
+_BETWEEN = re.compile(r"\\(?:q?quad|hfill|hspace)(?![a-zA-Z])")  # \qquad
 _WORDINGS = {
     "factored": (
         r"\bfactori[sz]e\b", r"\bfactor\b(?! (?:of|in|that|is|which|by)\b)", r"\bas a product of\b", r"\bin factored form\b",
@@ -267,7 +267,7 @@ def _options(text: str) -> tuple[tuple[str, str], ...]:
         return ()
     ends = [*(mark.start() for mark in marks[1:]), len(text)]
     spans = [text[mark.end() : end].strip().partition("\n")[0] for mark, end in zip(marks, ends, strict=True)]
-    return tuple(zip(letters, (_BETWEEN.sub("", span).strip() for span in spans), strict=True))
+    return tuple(zip(letters, (_BETWEEN.split(span)[0].rstrip("\\ ,;.~") for span in spans), strict=True))
 
 
 def _unit(text: str) -> Unit | None:
