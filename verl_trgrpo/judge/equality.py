@@ -263,7 +263,8 @@ class _Comparison:
         if option and any(self.equal_forms(form, value) for form in read_forms(normalize(option), gold=True)):
             return True
         if value.kind in ("value", *INTERVALS) and not _NO_FORMULA.search(value.text):
-            return not option and all(map(self.is_option, value.items))
+            none = value.text == r"\emptyset" and "none" in (option or "").casefold()  # none, for "none of them"
+            return none or (not option and all(map(self.is_option, value.items)))
         stated = letter + value.text.replace(r"\text", "")
         words, question = ("".join(re.findall(r"[^\W_]+", text)).casefold() for text in (stated, self.question))
         return value.text != "" and words in question
