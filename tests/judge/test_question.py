@@ -46,6 +46,37 @@ ASKED = {
     "logarithms of base 10": (
         r"Find the common logarithm of $2$ as $\log x$.", r"2\log 3", [r"2\log_{10}3", r"\log 9"], [r"2\ln 3"],
     ),
+    "the value of the option": (
+        "Which one is $x$? (A) 5 (B) 7 (C) 9", "B", ["B", "B. 7", r"\text{(B) } 7", r"\textbf{(B)}\ 7"],
+        ["B. 9", r"\text{(B) } 9", r"(B) \frac12", "C. 7", r"B. 7 \qquad C. 9"],
+    ),
+    "the letter of the value": ("What is $x$? (A) 5 (B) 7 (C) 9", "7", ["7", "B. 7"], ["C. 7", "B. 9"]),
+    "options in one formula": (
+        r"What is $x$? $\textbf{(A)}\ \frac12\qquad\textbf{(B)}\ \frac34\qquad\textbf{(C)}\ 9$", "B",
+        [r"\textbf{(B)}\ \frac{3}{4}", "(B) 0.75"], [r"\textbf{(B)}\ \frac12", "B. 9"],
+    ),
+    "options in words": (
+        "What is it?\nA. a cone\nB. a sphere", "B", [r"\text{B. a sphere}", r"\text{B. sphere}"], [r"\text{B. a cone}"],
+    ),
+    "options that are not known": ("Which one is it?", "B", ["B. 12"], [r"\text{B. a cone}"]),
+    "the nearest hundredth": (
+        "Round it to the nearest hundredth.", r"\frac{22}{7}", ["3.14", r"\frac{22}7"], ["3.143", "3.1", "3.15", "3", r"3.14\%"],
+    ),
+    "the nearest hundredth of a root": (
+        "Find it to two decimal places.", r"-10\sqrt2", ["-14.14", r"-10\sqrt{2}"], ["-14.15", "-14.142", "14.14", "-14.1"],
+    ),
+    "the nearest integer": ("Find it to the nearest integer.", r"\sqrt{200}", ["14"], ["15", "14.1", r"\sqrt{201}"]),
+    "a gold that is rounded": ("Give it to the nearest hundredth.", "3.14", ["3.14", r"\approx 3.14"], ["3.142", "3.1", r"\pi"]),
+    "two roundings": ("To the nearest tenth or to the nearest hundredth?", r"\frac{22}{7}", [], ["3.14", "3.1"]),
+    "no rounding": ("What is it?", r"\frac{22}{7}", [], ["3.14", "3.142857"]),
+    "exact": ("Find the exact value.", r"\frac14", [r"\frac14", "0.25"], ["0.3", "0.2500001"]),
+    "exact, with a period": ("Find the exact value.", r"\frac13", [r"0.\overline{3}"], ["0.333", "0.3333333333"]),
+    "a base": ("Write $22$ in base $5$.", "42", ["42", "42_5", "42_{5}"], ["42_8", "44_5", "22"]),
+    "a base in the gold": ("Write it in base 8.", "52_8", ["52", "52_{8}"], ["52_9", "52_{10}", "42", "42_8"]),
+    "no base": ("What is it?", "42", ["42_{10}"], ["42_5"]),
+    "how many": ("How many are there?", "3", ["3"], ["1, 2, 3", r"\{1,2,3\}", "(1,2,3)"]),
+    "about": ("How many zebras are there?", "42", ["42"], [r"\approx 42", r"x\approx 42", "≈ 42"]),
+    "about, where it is asked": ("About how many zebras are there?", "42", ["42", r"\approx 42"], [r"\approx 43"]),
     "what is asked stands left": ("If $x^2+y=10$ and $y=0$, find $x^2$.", "10", ["x^2=10"], ["x^3=10", "-x=10"]),
 }  # fmt: skip
 RIGHT = [(question, gold, each) for question, gold, right, _ in ASKED.values() for each in right]
@@ -133,6 +164,14 @@ WORDINGS = {
 @pytest.mark.parametrize(("name", "text"), [(name, text) for name, texts in WORDINGS.items() for text in texts])
 def test_wordings_are_recognised(name, text):
     assert name in read_question(text).asks
+
+
+def test_options_places_and_bases_are_read_only_where_they_are_clear():
+    assert read_question("(A) $5$ (B) $7$.").options == (("A", "$5$"), ("B", "$7$"))
+    assert not read_question("(B) 5 (A) 7").options and not read_question("Let $f(A)$ be $f(B)$").options
+    assert read_question("Round to the nearest integer.").places == 0
+    assert read_question("The number is in base 10. Give it in base 7.").base == 7
+    assert read_question("Write it in base 10.").base is None
 
 
 def test_plain_questions_ask_for_nothing():

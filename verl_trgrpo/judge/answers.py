@@ -405,7 +405,7 @@ def _read_single(text: str) -> Form:
             return form
     if match := _NUMERAL.fullmatch(text):
         if (match[2] or match[3]) == "10" and match[1].isdigit():
-            return _read_value(match[1])
+            return replace(_read_value(match[1]), text=text)  # 52_{10} is not 52_8 without its base
         return Form("word", f"{match[1]}_{match[2] or match[3]}")
     if compound := _read_compound(text):
         return compound

@@ -1,9 +1,11 @@
 """Decide whether an answer equals a ground truth."""
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from math import gcd
+from types import MappingProxyType
 
 from verl_trgrpo.judge.answer_form import read_answer
 from verl_trgrpo.judge.answers import read_forms
@@ -52,6 +54,8 @@ _NO_FORMULA = re.compile(
 _MIN_WORD_CHARS = 4  # without `\text`; fewer letters are a product such as `mgh`, but for "yes", "no" and the like
 _PERIOD = re.compile(r"(?:^|(?<=[+-]))[0-9]*(?=[kmnl]\\pi|\\pi ?[kmnl])(?:\\pi ?)?([kmnl])(?![a-zA-Z^_])")  # +2k\pi
 _TIME = re.compile(r"(?:[01]?[0-9]|2[0-4]):[0-5][0-9](?::[0-5][0-9])?")  # 12:30; 7:45:10
+_NUMERAL = re.compile(r"[0-9A-F]+_[0-9]+")  # 52_8
+_WHOLE = re.compile(r"[0-9]+")  # 52
 _INTEGER = re.compile(r"-?[0-9]+")  # -12
 _BIG = re.compile(r"\\(?:sum|prod|int|lim)")  # \sum_{k=1}^n k
 _DEGREE, _RADIAN = (("degree", 1),), (("radian", 1),)
@@ -70,6 +74,9 @@ def equal_answers(
     question: str = "",
     ordered: bool = False,
     in_question: Callable[[str], bool] = lambda text: False,
+    options: Mapping[str, str] = MappingProxyType({}),
+    places: int | None = None,
+    base: int | None = None,
 ) -> bool:
     """Return whether the answer equals one of the ground truths, all as written.
 
@@ -85,6 +92,9 @@ def equal_answers(
         question: its text.
         ordered: lists are compared in order.
         in_question: whether a left side of an equation, such as `x^2`, is what the question asks for.
+        options: what the question writes behind the letters of a choice.
+        places: decimal places to which the question asks to round.
+        base: in which the question asks for the number.
     """
     answer_text = normalize(answer)
     golds = list(golds)
@@ -95,7 +105,7 @@ def equal_answers(
     texts = [normalize(alternative) for gold in golds for alternative in alternatives(gold)]
     if answer_text in texts:
         return True
-    comparison = _Comparison(rounded_gold, same_formula, question, ordered, in_question)
+    comparison = _Comparison(rounded_gold, same_formula, question, ordered, in_question, options, places, base)
     answers = read_forms(answer_text)
     if _SPACED_SYMBOL.search(answer):  # `6 m` is six metres, or `6m`
         answers += read_forms(normalize(_SPACED_SYMBOL.sub(r"\1", answer)))
@@ -127,6 +137,9 @@ class _Comparison:
     question: str
     ordered: bool
     in_question: Callable[[str], bool]
+    options: Mapping[str, str]
+    places: int | None
+    base: int | None
 
     def equal_forms(self, gold: Form, answer: Form) -> bool:
         if "choice" in (gold.kind, answer.kind):
@@ -239,12 +252,19 @@ class _Comparison:
             return choice is gold or not choice.items or self.is_option(choice.items[0], choice.text)
         if not choice.items or (other.kind == "value" and CHOICES.fullmatch(other.text)):
             return False  # another letter
+        if choice is answer and self.options.get(choice.text) and not self.is_option(choice.items[0], choice.text):
+            return False  # the right value behind the letter of another option
         return self.equal_forms(choice.items[0], other) if choice is gold else self.equal_forms(other, choice.items[0])
 
     def is_option(self, value: Form, letter: str = "") -> bool:
-        """Return whether a value may stand beside the letter of a choice: a formula, or the words of the question behind it."""
+        """Return whether a value may stand beside the letter of a choice: the one behind it in the question; where the options
+        are not known, a formula, as the letter decides then, or words of the question."""
+        option = self.options.get(letter)
+        if option and any(self.equal_forms(form, value) for form in read_forms(normalize(option), gold=True)):
+            return True
         if value.kind in ("value", *INTERVALS) and not _NO_FORMULA.search(value.text):
-            return all(map(self.is_option, value.items))
+            none = value.text == r"\emptyset" and "none" in (option or "").casefold()  # none, for "none of them"
+            return none or (not option and all(map(self.is_option, value.items)))
         stated = letter + value.text.replace(r"\text", "")
         words, question = ("".join(re.findall(r"[^\W_]+", text)).casefold() for text in (stated, self.question))
         return value.text != "" and words in question
@@ -333,7 +353,13 @@ class _Comparison:
             return False  # 30\% for 30 degrees
         if gold.number is not None:
             # Arithmetic that is left to do, such as the question itself, is not an answer where a number is asked for.
-            return answer.number is not None and equal_numbers(gold.number, answer.number, self.rounded_gold)
+            if self.base and answer.kind == "word" and _WHOLE.fullmatch(gold.text):
+                return answer.text == f"{gold.text}_{self.base}"  # 42_5 for 42
+            if answer.number is None:
+                return False
+            return equal_numbers(gold.number, answer.number, self.rounded_gold) or self.is_rounded(gold, answer)
+        if self.is_rounded(gold, answer):
+            return True
         return self.equal_words_or_formulas(gold, answer)
 
     def equal_chains(self, gold: Form, answer: Form) -> bool:
@@ -352,6 +378,18 @@ class _Comparison:
         value, place = approximation.value, approximation.last_place or 1
         halves = rf"\lfloor \frac{{2({text})}}{{{place}}}-({2 * value / place})\rfloor"
         return any(self.same_formula(halves, number) for number in ("0", "-1", "1" if value >= 0 else "-2"))
+
+    def is_rounded(self, gold: Form, answer: Form) -> bool:
+        """Return whether an answer is an exact gold rounded to the places that the question asks for."""
+        number, places = answer.number, self.places
+        if number is None or places is None or number.percent or not CONSTANT.fullmatch(gold.text):
+            return False
+        scaled = number.value * 10**places
+        if (number.last_place or 1) != Fraction(1, 10**places) or scaled.denominator != 1:
+            return False
+        if gold.number is not None and (gold.number.last_place or gold.number.value.denominator == 1):
+            return False  # rounded already
+        return self.same_formula(rf"\lfloor {10**places}({gold.text})+\frac{{1}}{{2}}\rfloor", str(scaled))
 
     def units_agree(self, gold: Unit | None, answer: Unit | None) -> bool:
         """Return whether a unit of a list, or words that the gold or the question have, stand behind the answer, or nothing."""
@@ -377,7 +415,7 @@ class _Comparison:
 
     def equal_words_or_formulas(self, gold: Form, answer: Form) -> bool:
         marked = "word" in (gold.kind, answer.kind)
-        if gold.kind == "word" and re.fullmatch(r"[0-9A-F]+_[0-9]+", gold.text):
+        if gold.kind == "word" and _NUMERAL.fullmatch(gold.text):
             return answer.text in (gold.text, gold.text.partition("_")[0])  # the question names the base
         if (key := _word_key(gold, marked)) is not None and key == _word_key(answer, marked):
             return True

@@ -36,6 +36,10 @@ _PERIODIC = re.compile(r"\\overline|\\bar|\\ldots|\.[0-9]*\([0-9]+\)")  # 0.\ove
 _FRACTION = re.compile(r"\\frac\{(-?[0-9]+)\}\{(-?[0-9]+)\}|(?<![0-9])([0-9]+)/(-?[0-9]+)")  # \frac{1}{2}; 1/2
 _MIXED = re.compile(r"[0-9] ?\\frac\{[0-9]+\}\{[0-9]+\}|[0-9] [0-9]+/[0-9]+")  # 1\frac{1}{2}
 _NAME = re.compile(r"[a-zA-Z](?:_(?:\w|\{\w+\}))?|\\[a-z]+")  # x; x_1; \theta
+_ABOUT = re.compile(r"(?:\\approx|≈)[\s$]*-?[0-9][0-9,]*[\s$.]*$")  # \approx 42
+_MAY_BE_ABOUT = re.compile(
+    r"\b(?:round|nearest|closest|approximat|estimat|about|significant)|approx", re.IGNORECASE
+)  # nearest
 _SUM_OF_MATRICES = re.compile(r"\\end\{[a-z]*matrix\} ?\)? ?[+-]")  # \end{pmatrix}+
 
 
@@ -58,6 +62,8 @@ def fault_of(gold: str, answer: str, question: Asked) -> Fault | None:
     """
     if not question.known:
         return None
+    if _ABOUT.search(answer) and not (_ABOUT.search(gold) or _MAY_BE_ABOUT.search(question.text)):
+        return "unfinished"
     golds = [normalize(each) for each in alternatives(gold)]
     text = normalize(answer)
     if text.replace(" ", "") in {each.replace(" ", "") for each in golds}:

@@ -108,7 +108,7 @@ def judge_answer(
             gold, answer = _BARE_LOG.sub(r"\\ln ", gold), _BARE_LOG.sub(r"\\ln ", answer)
         return equal_answers(
             [gold], answer, same_formula, rounded_gold=rounded_gold, question=text, ordered="ordered" in asked.asks,
-            in_question=asked.has_formula,
+            in_question=asked.has_formula, options=dict(asked.options), places=asked.places, base=asked.base,
         )  # fmt: skip
 
     faults: list[Fault] = []

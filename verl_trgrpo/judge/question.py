@@ -39,6 +39,29 @@ _PLACES = (
     r"(?:decimal place|significant (?:figure|digit))s?|d\.p\.|(?:nearest|closest) (?:tenth|hundredth|thousandth|hundred|thousand"
     r"|ten|million|whole number|integer|cent|dollar|percent)"
 )
+_PLACE_NAMES = {
+    "integer": 0,
+    "whole number": 0,
+    "one": 1,
+    "tenth": 1,
+    "two": 2,
+    "hundredth": 2,
+    "three": 3,
+    "thousandth": 3,
+    "four": 4,
+}
+_PLACES_ASKED = re.compile(
+    r"\bto (?:the )?(?:nearest|closest) (integer|whole number|tenth|hundredth|thousandth)\b"
+    r"|\b(?:to|correct to) \$?([1-6]|one|two|three|four)\$? (?:decimal places?|d\.p\.)",
+    re.IGNORECASE,
+)  # to the nearest hundredth; to 2 decimal places
+_BASE_ASKED = re.compile(
+    r"\bin base[- ]\$?([0-9]{1,2})\$?(?![0-9]|[^.?!]{0,40}\b(?:is|to base)\b)", re.IGNORECASE
+)  # in base 5
+_OPTION = re.compile(
+    r"(?:\\(?:text|textbf|mathrm)\{ ?|(?<=quad)|(?<![a-zA-Z\\{(]))(\(([A-J])\)|([A-J])[.):])(?:\\?[ ~])*\}?"
+)  # \textbf{(B)}; B.
+_BETWEEN = re.compile(r"\\(?:q?quad|hfill|hspace)(?![a-zA-Z])")  # \qquad
 _WORDINGS = {
     "factored": (
         r"\bfactori[sz]e\b", r"\bfactor\b(?! (?:of|in|that|is|which|by)\b)", r"\bas a product of\b", r"\bin factored form\b",
@@ -120,6 +143,9 @@ class Asked:
         letters: names in the formulas.
         asks: the names of `_WORDINGS` that it asks for.
         unit: in which the answer is asked; None if that is not recognised.
+        places: decimal places to which the answer is to be rounded; None if that is not asked, or twice.
+        base: in which the answer is to be written, other than 10; None if that is not recognised.
+        options: what stands behind the letters of a choice, as written; empty without two of them in order.
     """
 
     text: str = ""
@@ -129,6 +155,9 @@ class Asked:
     letters: frozenset[str] = frozenset()
     asks: frozenset[str] = frozenset()
     unit: Unit | None = None
+    places: int | None = None
+    base: int | None = None
+    options: tuple[tuple[str, str], ...] = ()
     known: bool = field(default=False)
 
     def has_formula(self, text: str) -> bool:
@@ -165,7 +194,8 @@ def read_question(text: str) -> Asked:
     if "ordered" in found and not any(_ASKED["ordered"].search(each) for each in _requests(text)):
         found.remove("ordered")  # of points on two sides, respectively
     return Asked(
-        text, frozenset(trees), frozenset(texts), frozenset(objects), frozenset(letters), frozenset(found), _unit(text), True
+        text, frozenset(trees), frozenset(texts), frozenset(objects), frozenset(letters), frozenset(found), _unit(text),
+        _places(text), _base(text), _options(text), True,
     )  # fmt: skip
 
 
@@ -214,6 +244,30 @@ def _pieces(formula: str) -> Iterator[str]:
     sides = split_top_level(formula, "=")
     if len(sides) > 1:
         yield from (side for side in sides if side)
+
+
+def _places(text: str) -> int | None:
+    """Return the decimal places to which a question asks to round."""
+    asked = {(a or b).casefold() for a, b in _PLACES_ASKED.findall(text)}
+    found = {int(each) if each.isdigit() else _PLACE_NAMES[each] for each in asked}
+    return found.pop() if len(found) == 1 else None
+
+
+def _base(text: str) -> int | None:
+    """Return the last base in which a question asks for a number."""
+    found = [int(match[1]) for match in _BASE_ASKED.finditer(text)]
+    return found[-1] if found and found[-1] != 10 else None
+
+
+def _options(text: str) -> tuple[tuple[str, str], ...]:
+    """Return the options of a question, each letter with what stands behind it up to the next letter or line."""
+    marks = [*_OPTION.finditer(text)]
+    letters = "".join(mark[2] or mark[3] for mark in marks)
+    if len(letters) < 2 or letters != "ABCDEFGHIJ"[: len(letters)]:
+        return ()
+    ends = [*(mark.start() for mark in marks[1:]), len(text)]
+    spans = [text[mark.end() : end].strip().partition("\n")[0] for mark, end in zip(marks, ends, strict=True)]
+    return tuple(zip(letters, (_BETWEEN.split(span)[0].rstrip("\\ ,;.~") for span in spans), strict=True))
 
 
 def _unit(text: str) -> Unit | None:
