@@ -39,6 +39,13 @@ ASKED = {
     "a fraction that the gold does not reduce": ("What is the slope?", r"\frac{84}{144}", [r"\frac{7}{12}"], []),
     "a decimal": (r"Express $\frac38$ as a decimal.", "0.375", [".375", "0.3750"], [r"\frac38", r"\frac{6}{16}"]),
     "a mixed number": (r"Write $\frac{14}{11}$ as a mixed number.", r"1\frac{3}{11}", ["1 3/11"], [r"\frac{14}{11}"]),
+    "a sign is no step": (
+        "What is the sum of the series with the ratio $x$?", r"\frac{1}{1-x}", [r"-\frac{1}{x-1}", r"\frac{-1}{x-1}"],
+        [r"-1\cdot\frac{1}{x-1}", r"-\frac{1\cdot1}{x-1}"],
+    ),
+    "a sign in a base or an exponent is no step": (
+        "What is the general term?", r"\frac{(-1)^{n+1}}{n}", [r"\frac{(-1)^{n-1}}{n}"], [],
+    ),
     "a matrix": (
         r"Compute $\begin{pmatrix}3&0\\1&2\end{pmatrix}+\begin{pmatrix}-5&-7\\4&-9\end{pmatrix}$.",
         r"\begin{pmatrix}-2&-7\\5&-7\end{pmatrix}", [r"\begin{bmatrix}-2&-7\\5&-7\end{bmatrix}"],
