@@ -3,13 +3,15 @@
 import json
 from pathlib import Path
 
-from studies.rewards.blind_sets import BEGIN, END, mistaken, read_sets, tables
+from studies.pages import filled
+from studies.rewards.blind_sets import mistaken, read_sets, tables
 
 PAGE = Path(__file__).parents[2] / "docs" / "math_reward.md"
 
 
 def test_the_page_has_the_tables_of_the_record():
-    assert PAGE.read_text(encoding="utf-8").partition(BEGIN)[2].partition(END)[0].strip() == tables()
+    page = PAGE.read_text(encoding="utf-8")
+    assert filled(page, "blind sets", tables()) == page
 
 
 def test_verdicts_are_counted_by_kind_and_label(tmp_path):
