@@ -39,6 +39,13 @@ ASKED = {
     "a fraction that the gold does not reduce": ("What is the slope?", r"\frac{84}{144}", [r"\frac{7}{12}"], []),
     "a decimal": (r"Express $\frac38$ as a decimal.", "0.375", [".375", "0.3750"], [r"\frac38", r"\frac{6}{16}"]),
     "a mixed number": (r"Write $\frac{14}{11}$ as a mixed number.", r"1\frac{3}{11}", ["1 3/11"], [r"\frac{14}{11}"]),
+    "scientific notation": (
+        r"Write $(3\times10^5)(4\times10^{-2})$ in scientific notation.", r"1.2\times10^4", [r"1.2\cdot10^{4}"],
+        [r"12\times10^3", "12000", r"0.12\times10^{5}"],
+    ),
+    "scientific notation of a small number": (
+        "Give $0.00045$ in scientific notation.", r"4.5\times10^{-4}", [r"4.5 \times 10^{-4}"], [r"45\times10^{-5}"],
+    ),
     "a sign is no step": (
         "What is the sum of the series with the ratio $x$?", r"\frac{1}{1-x}", [r"-\frac{1}{x-1}", r"\frac{-1}{x-1}"],
         [r"-1\cdot\frac{1}{x-1}", r"-\frac{1\cdot1}{x-1}"],

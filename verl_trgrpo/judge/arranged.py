@@ -15,7 +15,7 @@ from math import gcd
 from verl_trgrpo.judge.parser import Tree, UnreadableFormulaError, functions_of, parse_formula, tokens_of
 
 _ONE, _TEN, _DEGREE = Fraction(1), Fraction(10), ("/", ("pi",), ("number", Fraction(180)))
-_MINUS_ONE = ("*", ("number", -_ONE), ("number", _ONE))  # as it is parsed; the 1 is no factor
+_MINUS_ONE = ("*", ("number", -_ONE), ("number", _ONE))  # as it is parsed; the 1 is not a factor of its own
 _MOST_BITS = 256  # of a power of a number that is worked out
 _DERIVATIVE = re.compile(
     r"\\frac\{ ?(?:d|\\partial)(?:\^\{?[0-9]\}?)? ?\\?[a-zA-Z]{0,12} ?\}\{ ?(?:d|\\partial) ?[a-zA-Z\\]|\\partial"

@@ -35,6 +35,9 @@ Fault = Literal["restated", "unfinished", "unit"]
 _PERIODIC = re.compile(r"\\overline|\\bar|\\ldots|\.[0-9]*\([0-9]+\)")  # 0.\overline{3}; 0.(3)
 _FRACTION = re.compile(r"\\frac\{(-?[0-9]+)\}\{(-?[0-9]+)\}|(?<![0-9])([0-9]+)/(-?[0-9]+)")  # \frac{1}{2}; 1/2
 _MIXED = re.compile(r"[0-9] ?\\frac\{[0-9]+\}\{[0-9]+\}|[0-9] [0-9]+/[0-9]+")  # 1\frac{1}{2}
+_SCIENTIFIC = re.compile(
+    r"-?[1-9](?:\.[0-9]+)?(?:(?:\\times|\\cdot|\*)10\^(?:\{-?[0-9]+\}|-?[0-9]+)|[eE][+-]?[0-9]+)"
+)  # 1.2\times10^4
 _NAME = re.compile(r"[a-zA-Z](?:_(?:\w|\{\w+\}))?|\\[a-z]+")  # x; x_1; \theta
 _ABOUT = re.compile(r"(?:\\approx|≈)[\s$]*-?[0-9][0-9,]*[\s$.]*$")  # \approx 42
 _MAY_BE_ABOUT = re.compile(
@@ -137,6 +140,8 @@ def _number_fault(form: Form, wanted: Sequence[Form], question: Asked) -> Fault 
     if text in question.objects and all(each.number and each.number.percent != form.number.percent for each in wanted):
         return "restated"
     same = [each for each in wanted if each.number is not None and each.number.value == form.number.value]
+    if "scientific" in question.asks and any(_is_scientific(each.text) for each in same) and not _is_scientific(text):
+        return "unfinished"
     if not same or any(_written(form.text) == _written(each.text) for each in same):
         return None
     way = _written(form.text)
@@ -152,6 +157,10 @@ def _number_fault(form: Form, wanted: Sequence[Form], question: Asked) -> Fault 
         if asked in question.asks and way in refused and asked in ways and not question.asks & {"rounded"}:
             return "unfinished"
     return None
+
+
+def _is_scientific(text: str) -> bool:
+    return _SCIENTIFIC.fullmatch(text.replace(" ", "")) is not None
 
 
 def _written(text: str) -> str:
