@@ -121,6 +121,9 @@ CASES = {
          f"{ACTOR}.ppo_micro_batch_size", ERROR, "ppo_micro_batch_size_per_gpu=2,"),
     "log_prob_batch_of_all_gpus": ([f"{ROLLOUT}.log_prob_micro_batch_size=8", "trainer.n_gpus_per_node=16"],
      f"{ROLLOUT}.log_prob_micro_batch_size", ERROR, "log_prob_micro_batch_size_per_gpu=1,"),
+    "ref_log_prob_batch_of_all_gpus":
+        ([f"{ACTOR}.use_kl_loss=true", "actor_rollout_ref.ref.log_prob_micro_batch_size=8", "trainer.n_gpus_per_node=4"],
+         "actor_rollout_ref.ref.log_prob_micro_batch_size", ERROR, "log_prob_micro_batch_size_per_gpu=2,"),
     "filter_without_end": ([*FILTER, "algorithm.filter_groups.max_num_gen_batches=10"],
      "algorithm.filter_groups.max_num_gen_batches", WARNING, "max_inflight_gen_batches"),
     "filter_metric":

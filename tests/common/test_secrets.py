@@ -116,9 +116,11 @@ SECRETS = {
     "reward.custom_reward_function.reward_kwargs.hf_token": "hf_1",
     "mine.password": 123456,
     "token": "t",
+    "mine.judge_token": "j",
 }
 NO_SECRETS = {
-    "data.prompt_key": "prompt", "mine.pad_token": "<pad>", "mine.api_key": None, "my.password": "", "mine.key": "x",
+    "data.prompt_key": "prompt", "mine.pad_token": "<pad>", "mine.image_token": "<i>",
+    "mine.api_key": None, "my.password": "", "mine.key": "x",
     "mine.secret": "${other.secret}", "mine.token": True, "actor.ppo_max_token_len_per_gpu": 16384, "mine.tokenizer": "x",
     "ray_kwargs.ray_init.runtime_env.env_vars.NCCL_DEBUG": "WARN", "mine.api_keys_file": "x",
 }  # fmt: skip

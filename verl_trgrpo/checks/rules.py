@@ -50,11 +50,11 @@ def _not_corrected(key: str) -> Rule:
                     "has no effect, responses are not corrected")  # fmt: skip
 
 
-def _replaced_size(key: str) -> Rule:
+def _replaced_size(key: str, used: str = "True") -> Rule:
     """Return the rule of a size of all GPUs together, in the place of which veRL reads that of one GPU."""
     reason = "veRL's v1 trainer does not read this key and fails; set <KEY_per_gpu>={= KEY // data_parallel or 1}, a GPU's share"
     reason = reason.replace("KEY", key)
-    return Rule(key, f"{key}_per_gpu is not None or actor.use_dynamic_bsz", reason, v1=True)
+    return Rule(key, f"{key}_per_gpu is not None or actor.use_dynamic_bsz", reason, f"{key} and ({used})", v1=True)
 
 
 def _same_length(rollout: str, data: str) -> Rule:
@@ -207,6 +207,8 @@ RULES = {
         asked="actor.loss_agg_mode == 'seq-mean-token-sum-norm'"),
     "micro_batch_of_all_gpus": _replaced_size("actor.ppo_micro_batch_size"),
     "log_prob_batch_of_all_gpus": _replaced_size("rollout.log_prob_micro_batch_size"),
+    "ref_log_prob_batch_of_all_gpus": _replaced_size(
+        "ref.log_prob_micro_batch_size", used="actor.use_kl_loss or algorithm.use_kl_in_reward"),
     "filter_without_end": _Warning(
         "algorithm.filter_groups.max_num_gen_batches", "False",
         "veRL's v1 trainer does not stop after that many batches; remove <algorithm.filter_groups.max_num_gen_batches>, or set "

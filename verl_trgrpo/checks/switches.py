@@ -185,8 +185,7 @@ SWITCHES = {
         _VALIDATES, "the run does not validate; set <trainer.test_freq>=10 or <trainer.val_before_train>=true"),
     "logged_responses": Switch(
         "trainer.log_val_generations", f"loggers & {{*{_TABLES}}} or not {_VALIDATES}",
-        f"no logger of {{trainer.logger}} shows responses; add one of {', '.join(_TABLES)} to <trainer.logger>, or set "
-        "<trainer.validation_data_dir>"),
+        f"no logger of {{trainer.logger}} shows responses; add one of {', '.join(_TABLES)} to <trainer.logger>"),
     "profiler": Switch(
         "global_profiler.* *.profiler.*", "global_profiler.steps is not None",
         "nothing is profiled; set <global_profiler.steps> to a list of steps", without=""),

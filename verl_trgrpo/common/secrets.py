@@ -26,7 +26,8 @@ _OF_ENVIRONMENT = re.compile(rf"oc\.env:\s{{0,9}}({_VARIABLE})", re.IGNORECASE)
 _NAMES_SECRET = re.compile(
     rf"(?:.{{0,999}}\.)?(?:env_vars\.{_VARIABLE}|"
     r"(?:\w{0,99}_)?(?:(?:api|access|auth|private|secret)_?key|secret|password|passwd|credentials?)|"
-    r"(?:(?:hf|hub|access|auth|api|bearer|refresh|session)_?)?token)",
+    r"(?:(?:hf|hub|access|auth|api|bearer|refresh|session)_?)?token|"
+    r"(?!\w{0,99}(?:pad|eos|bos|unk|sep|cls|mask|image|video|audio|start|end|stop|special|per)_token)\w{0,99}_token)",
     re.IGNORECASE,
 )
 _REMEDY = (

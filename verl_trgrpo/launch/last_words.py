@@ -34,6 +34,7 @@ _OTHER = re.compile(
 # fatal line of glog, absl or torch, an assertion of a kernel, and a compiler. Those of slurm, which ends all, begin alike.
 _NATIVE = re.compile(
     r"terminate called |Fatal Python error: |\*\*\* SIG[A-Z]{2,5}(?: \(@| received)|(?:Bus error|Segmentation fault|Aborted)\b|"
+    r"!{3,20} (?:Segfault|Fatal error) encountered|"
     r"(?:\[rank\d{1,6}\]:)?(?:\[[^]\n]{1,120}\] ?){0,2}\[[^]\n]{0,80}Rank \d{1,6}\] (?:Watchdog caught|Process group watchdog)|"
     r"\[[^]\n]{0,60} [CE] \d{1,9} \d{1,9}\] .{0,200}?(?:Check failed|Unhandled exception: )|"
     r"[^\s:]{1,300}:\d{1,9}: \w{1,80}: block: \[[\d,]{1,30}\], thread: \[[\d,]{1,30}\] Assertion|"

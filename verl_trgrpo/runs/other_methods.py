@@ -85,7 +85,7 @@ OTHER_METHODS = {
     ),
     "ScaleRL": OtherMethod(
         "averages tokens of a prompt, then prompts, as the estimator prompt_mean of docs/write_your_own.md; its loss is "
-        "algorithm=cispo",
+        "algorithm=cispo with a higher clip (TRL: 5.0), and it divides by the standard deviation of the batch, not of the group",
         "arXiv 2510.13786; SkyRL's prompt_mean at a956457, TRL's paper index at 0167b7d",
         "2026-11-29",
         "SkyRL, AReaL (open)",
