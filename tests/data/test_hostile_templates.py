@@ -96,6 +96,7 @@ OPENING = {
     "open_tokenizer",
 }
 ALLOWED = {
+    "checks/construct/options.py": {"apply_chat_template"},  # its parameters, in the sandbox that constructs
     "checks/construct/engine.py": {"from_config"},  # in the sandbox that constructs, on meta
     "data/renderer.py": OPENING,
     "evaluation/adapter.py": {"from_pretrained"},  # in a process of its own, what veRL's merger has just written

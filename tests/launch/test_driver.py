@@ -12,6 +12,7 @@ import psutil
 import pytest
 
 from tests.conftest import composed
+from tests.waiting import wait_for
 from verl_trgrpo.checks.check import check
 from verl_trgrpo.common.files import BusyError, lock, name_holder
 from verl_trgrpo.common.findings import InvalidInputError, Level
@@ -27,8 +28,12 @@ def environment(tmp_path):
 
 
 def child() -> psutil.Process:
-    """The driver's process."""
-    [found] = [each for each in psutil.Process().children() if "verl_trgrpo.launch.driver" in each.cmdline()]
+    """The driver's process, whose command line is empty for a moment after its start."""
+
+    def named() -> list[psutil.Process]:
+        return [each for each in psutil.Process().children() if "verl_trgrpo.launch.driver" in each.cmdline()]
+
+    [found] = wait_for(named)
     return found
 
 
