@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from studies.pages import filled
+from studies.pages import fill
 from verl_trgrpo.judge import judge_answer
 
 RECORD = Path(__file__).parent / "records" / "blind_sets.jsonl"
@@ -81,10 +81,9 @@ def main() -> None:
         print(tables())
         return
     try:
-        page = filled(arguments.out.read_text(encoding="utf-8"), "blind sets", tables())
+        fill(arguments.out, "blind sets", tables())
     except ValueError as error:
-        parser.error(f"{arguments.out}: {error}")
-    arguments.out.write_text(page, encoding="utf-8")
+        parser.error(str(error))
 
 
 if __name__ == "__main__":

@@ -25,7 +25,7 @@ from typing import Any, cast
 import pyarrow.parquet as pq
 from tqdm import tqdm
 
-from studies.pages import filled
+from studies.pages import fill
 from studies.rewards.mutants import REWARDS, generated, mutants, scored_as
 from verl_trgrpo.tasks import compute_score
 
@@ -115,10 +115,9 @@ def main() -> None:
         print(text)
         return
     try:
-        page = filled(arguments.out.read_text(encoding="utf-8"), "agreement", text)
+        fill(arguments.out, "agreement", text)
     except ValueError as error:
-        parser.error(f"{arguments.out}: {error}")
-    arguments.out.write_text(page, encoding="utf-8")
+        parser.error(str(error))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Each leaf of a recipe's configuration set to what nobody can mean: the check says so, or ``silent_leaves.yaml`` says why not.
+"""Each leaf of a recipe's configuration gets a nonsense value: a check reports it, or ``silent_leaves.yaml`` has the reason.
 
 A string becomes an unknown word, a number -1, a list gets an item of another type. Null counts as a string. A recipe is tried in
 which the parts are in use that recipes leave out. What checks say of each key by itself is asked for all keys at once. For the

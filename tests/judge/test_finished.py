@@ -46,11 +46,11 @@ ASKED = {
     "scientific notation of a small number": (
         "Give $0.00045$ in scientific notation.", r"4.5\times10^{-4}", [r"4.5 \times 10^{-4}"], [r"45\times10^{-5}"],
     ),
-    "a sign is no step": (
+    "a sign in front of a fraction": (
         "What is the sum of the series with the ratio $x$?", r"\frac{1}{1-x}", [r"-\frac{1}{x-1}", r"\frac{-1}{x-1}"],
         [r"-1\cdot\frac{1}{x-1}", r"-\frac{1\cdot1}{x-1}"],
     ),
-    "a sign in a base or an exponent is no step": (
+    "a sign in a base or an exponent": (
         "What is the general term?", r"\frac{(-1)^{n+1}}{n}", [r"\frac{(-1)^{n-1}}{n}"], [],
     ),
     "a matrix": (

@@ -207,7 +207,7 @@ def test_a_step_that_is_logged_late_hides_no_cause(tmp_path):
     assert failure(log, code=1).startswith("Fatal Python error: Segmentation fault\n(a worker process")
     log.write_text(of("!!!!!!! Segfault encountered !!!!!!!") + DIED)
     assert "Segfault encountered" in failure(log, code=1)
-    said = of(HANDLED.replace("Traceback", "step:5 - Traceback"))  # a worker's own text is no step
+    said = of(HANDLED.replace("Traceback", "step:5 - Traceback"))  # the text of a worker is not a step
     log.write_text(of(HANDLED) + of("step:5 - a:1") + of("step:6 - a:1") + said)
     assert failure(log, code=1).startswith("torch.OutOfMemoryError")
 

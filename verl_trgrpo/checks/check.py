@@ -21,6 +21,7 @@ from verl_trgrpo.common.text import count_of
 from verl_trgrpo.data.prompts import own_agent_loops
 from verl_trgrpo.runs.compose import ComposedRun, changed_values, resolved, verl_defaults
 from verl_trgrpo.runs.keys import LOSS, flat, selected
+from verl_trgrpo.runs.overrides import override_key
 from verl_trgrpo.runs.readers import located
 
 Check = Callable[[RunView], list[Finding]]
@@ -65,7 +66,7 @@ class CheckReport:
         Findings about these keys are left out, and findings about a key that a message proposes, unless `overrides` set it.
         """
         meant = {key for message in refused.values() for key in re.findall(r"did you mean \+?([\w.]+)\?", message)}
-        meant -= {word.lstrip("+~").partition("=")[0] for word in overrides}
+        meant -= {*map(override_key, overrides)}
         found = [each for each in self.findings if not _about(each, {*refused, *meant})]
         errors = [Finding.error(key, message) for key, message in refused.items()]
         return replace(self, findings=(*errors, *found), total_steps=None) if refused else self

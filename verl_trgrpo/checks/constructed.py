@@ -80,14 +80,15 @@ def _asked(question: str, config: DictConfig, *arguments: Any) -> list[Finding]:
 def _with_whole_keys(message: str, where: str, config: DictConfig) -> str:
     """Return the message of a section's class, which names keys of its section, with keys that can be typed."""
 
+    parts = where.split(".")
+
     def whole(found: re.Match[str]) -> str:
         before, key = found.groups()
-        section, leaf = where, key.rpartition(".")
-        while section:
-            holder = OmegaConf.select(config, ".".join(filter(None, (section, leaf[0]))))
-            if isinstance(holder, DictConfig) and leaf[2] in holder:
-                return f"{before}{section}.{key}="
-            section = section.rpartition(".")[0]
+        for length in range(len(parts), 0, -1):
+            section, _, name = ".".join([*parts[:length], key]).rpartition(".")
+            holder = selected(config, section)
+            if isinstance(holder, DictConfig) and name in holder:
+                return f"{before}{section}.{name}="
         return found[0]
 
     return _PROPOSED.sub(whole, message)

@@ -178,24 +178,22 @@ def _validated(start: ScriptStart, options: ValidateOptions) -> CheckReport:
     except InvalidInputError as error:
         raise InvalidInputError([*(each.message for each in start.findings), *error.messages]) from error
     composed = replace(composed, trainer=start.trainer)
+
+    def whole(report: CheckReport) -> CheckReport:
+        """Add what the script and its overrides have."""
+        return report.beside(refused, start.overrides).with_findings(start.findings)
+
     if start.trainer and not start.trainer.name:
-        report = (
-            check.CheckReport(composed.config, (), None).beside(refused, start.overrides).with_findings(start.findings)
-        )
+        report = whole(check.CheckReport(composed.config, (), None))
         show(report.findings_text())
         return report
     need_files = not options.no_files
     soon = check.CheckReport(composed.config, tuple(check.early_findings(composed, need_files)), None)
-    early = soon.beside(refused, start.overrides).with_findings(start.findings).messages(Level.ERROR)
-    if early:
+    if early := whole(soon).messages(Level.ERROR):
         shown = grouped(early)
         lines = [f"error ({len(shown)})", *(f"  - {message}" for message in shown)]
         show("\n".join([*lines, "", "checking the rest ...", ""]))
-    report = (
-        check.check(composed, need_files, gpu_gb=options.gpu_gb)
-        .beside(refused, start.overrides)
-        .with_findings(start.findings)
-    )
+    report = whole(check.check(composed, need_files, gpu_gb=options.gpu_gb))
     show(report.findings_text(early))
     if options.show:
         show(f"\n{report.details_text()}")

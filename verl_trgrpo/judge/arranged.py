@@ -15,7 +15,7 @@ from math import gcd
 from verl_trgrpo.judge.parser import Tree, UnreadableFormulaError, functions_of, parse_formula, tokens_of
 
 _ONE, _TEN, _DEGREE = Fraction(1), Fraction(10), ("/", ("pi",), ("number", Fraction(180)))
-_MINUS_ONE = ("*", ("number", -_ONE), ("number", _ONE))  # as it is parsed; the 1 is not a factor of its own
+_SIGN = ("number", -_ONE)  # a minus sign, the first of two factors
 _MOST_BITS = 256  # of a power of a number that is worked out
 _DERIVATIVE = re.compile(
     r"\\frac\{ ?(?:d|\\partial)(?:\^\{?[0-9]\}?)? ?\\?[a-zA-Z]{0,12} ?\}\{ ?(?:d|\\partial) ?[a-zA-Z\\]|\\partial"
@@ -53,8 +53,6 @@ class _Arrangement:
             return self.of(tree[1])
         if tree == _DEGREE:
             return ("degree",)
-        if tree == _MINUS_ONE:
-            return ("number", -_ONE)
         if kind == "+":
             return self.sum(tree)
         if kind in ("*", "/"):
@@ -148,7 +146,7 @@ class _Arrangement:
         tops, bottoms = Counter[int](), Counter[int]()
         powers: dict[Tree, list[int]] = {}
         number, ones, negative = _ONE, 0, 0
-        for factor, sign, explicit in _factors(tree, 1, True):
+        for factor, sign, explicit in _factors(tree, 1, False):
             self.steps += sign < 0 and factor[0] == "/" and factor != _DEGREE
             own, base = split_number(self.of(factor))
             self.steps -= _is_mixed(factor)
@@ -182,9 +180,9 @@ class _Arrangement:
 
 def _factors(tree: Tree, sign: int, explicit: bool) -> Iterator[tuple[Tree, int, bool]]:
     """Yield the factors of a product, whether each stands above (1) or below (-1), and whether a 1 is written as a factor."""
-    if tree[0] == "*" and tree != _MINUS_ONE:
+    if tree[0] == "*":
         for part in tree[1:]:
-            yield from _factors(part, sign, True)
+            yield from _factors(part, sign, explicit or tree[1] != _SIGN)
     elif tree[0] == "/" and tree != _DEGREE:
         yield from _factors(tree[1], sign, False)
         yield from _factors(tree[2], -sign, False)

@@ -257,8 +257,11 @@ class _Comparison:
         return self.equal_forms(choice.items[0], other) if choice is gold else self.equal_forms(other, choice.items[0])
 
     def is_option(self, value: Form, letter: str = "") -> bool:
-        """Return whether a value may stand beside the letter of a choice: the one behind it in the question; where the options
-        are not known, a formula, as the letter decides then, or words of the question."""
+        """Return whether a value may be written with the letter of a choice.
+
+        With known options, the value has to be that of the option. Otherwise the letter decides: a formula or words of the
+        question may follow.
+        """
         option = self.options.get(letter)
         if option and any(self.equal_forms(form, value) for form in read_forms(normalize(option), gold=True)):
             return True

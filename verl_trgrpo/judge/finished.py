@@ -40,9 +40,6 @@ _SCIENTIFIC = re.compile(
 )  # 1.2\times10^4
 _NAME = re.compile(r"[a-zA-Z](?:_(?:\w|\{\w+\}))?|\\[a-z]+")  # x; x_1; \theta
 _ABOUT = re.compile(r"(?:\\approx|≈)[\s$]*-?[0-9][0-9,]*[\s$.]*$")  # \approx 42
-_MAY_BE_ABOUT = re.compile(
-    r"\b(?:round|nearest|closest|approximat|estimat|about|significant)|approx", re.IGNORECASE
-)  # nearest
 _SUM_OF_MATRICES = re.compile(r"\\end\{[a-z]*matrix\} ?\)? ?[+-]")  # \end{pmatrix}+
 
 
@@ -65,7 +62,7 @@ def fault_of(gold: str, answer: str, question: Asked) -> Fault | None:
     """
     if not question.known:
         return None
-    if _ABOUT.search(answer) and not (_ABOUT.search(gold) or _MAY_BE_ABOUT.search(question.text)):
+    if _ABOUT.search(answer) and "approximate" not in question.asks and not _ABOUT.search(gold):
         return "unfinished"
     golds = [normalize(each) for each in alternatives(gold)]
     text = normalize(answer)

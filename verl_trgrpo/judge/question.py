@@ -77,6 +77,7 @@ _WORDINGS = {
     ),
     "fraction": (r"\bcommon fraction\b", r"\bas an? (?:single |simplified |reduced |improper |irreducible )?fraction\b"),
     "decimal": (r"\bas a (?:terminating )?decimal\b", r"\bin decimal form\b", r"\bto a decimal\b"),
+    "approximate": (r"\b(?:round|nearest|closest|estimat|about|significant)", "approx"),
     "scientific": (r"\bscientific notation\b",),
     "mixed": (r"\bmixed (?:number|fraction|numeral)\b",),
     "radians": (r"\b(?:in|to|into) radians\b", r"\bradian measure\b"),

@@ -22,7 +22,7 @@ from verl_trgrpo.common.text import nearest
 from verl_trgrpo.config import OWN_CONFIGS
 from verl_trgrpo.runs.hydra_messages import OF_WEIGHTS, hydra_message, option_hint
 from verl_trgrpo.runs.keys import MAIN_SECTIONS, flat, selected
-from verl_trgrpo.runs.overrides import added_keys, chosen_value, malformed, quoted, setting_problems
+from verl_trgrpo.runs.overrides import added_keys, chosen_value, malformed, override_key, quoted, setting_problems
 from verl_trgrpo.runs.trainers import OtherTrainer, verl_directory
 
 DEFAULT_CONFIG = "trgrpo_trainer"
@@ -140,7 +140,7 @@ def compose_part(source: str | Path, overrides: Sequence[str]) -> tuple[Composed
         return compose(source, overrides), {}
     except InvalidInputError as error:
         named = [message.lstrip("+~") for message in error.messages]
-        keys = {word: word.lstrip("+~").partition("=")[0] for word in overrides}
+        keys = {word: override_key(word) for word in overrides}
         left = [
             word for word, key in keys.items() if not any(re.match(rf"{re.escape(key)}[.:=]", each) for each in named)
         ]

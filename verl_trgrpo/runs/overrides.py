@@ -47,6 +47,11 @@ def malformed(words: Sequence[str]) -> dict[str, str]:
     return {word: message for word in words if (message := _syntax_problem(word))}
 
 
+def override_key(word: str) -> str:
+    """Return the key that an override sets, adds or deletes."""
+    return _KEY.match(word)["key"]  # type: ignore[index]  # matches every word
+
+
 def _syntax_problem(word: str) -> str:
     sign, key = _KEY.match(word).group("sign", "key")  # type: ignore[union-attr]  # matches every word
     value = word.partition("=")[2]

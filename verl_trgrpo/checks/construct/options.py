@@ -32,7 +32,8 @@ def option_findings(config: DictConfig, models: dict[str, DictConfig], local: Co
     asked.append((_TEMPLATE, MODEL, _template_names, "the tokenizer's chat template"))
     findings = []
     for section, key, names, owner in asked:
-        given = sorted({*map(str, selected(config, section) or ())} - _of_verl(section))
+        written = {*map(str, selected(config, section) or ())}
+        given = sorted(written - _of_verl(section)) if written else []
         if not given:
             continue
         if key not in local:
