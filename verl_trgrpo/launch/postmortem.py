@@ -47,8 +47,8 @@ _ENDS = "Error executing job with overrides"
 _NO_PROMPT_LEFT = "no materializable trajectories"
 # Errors that report the end or the silence of another process.
 _OF_ANOTHER = re.compile(
-    rf"{_NO_PROMPT_LEFT}|root cause|error messages? above|Connection (?:closed|reset|refused|aborted)|Broken pipe|[Dd]isconnected|"
-    r"[Cc]annot connect|[Tt]imed? ?out|Timeout|[NH]CCL|[Gg]loo"
+    rf"{_NO_PROMPT_LEFT}|root cause|error messages? above|Connection (?:closed|reset|refused|aborted)|Broken pipe|"
+    r"[Dd]isconnected|[Cc]annot connect|[Tt]imed? ?out|Timeout|[NH]CCL|[Gg]loo"
 )
 _ENDED_BY = re.compile(r"The process receives a (SIG[A-Z]{2,5})")
 # Errors of torch.save and of the system on a full disk.
