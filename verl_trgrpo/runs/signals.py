@@ -56,7 +56,10 @@ _CLIPPED = ("updates are clipped to noise", _SLOWER)
 _AWAY = ("the policy runs away from the one it is compared with", _SLOWER)
 _APART = ("tokens are sampled from another policy than the one that is trained",
           "compare weights and precision of both, or set algorithm.rollout_correction.rollout_is=token")  # fmt: skip
-_CUT = ("the reward measures the length limit", f"{_READ}; if they are right, raise data.max_response_length, or {{resume}}")
+_CUT = (
+    "the reward measures the length limit",
+    f"{_READ}; if they are right, raise data.max_response_length, or {{resume}}",
+)
 _FELL = ("the run had reached a higher level", _SLOWER)
 
 # An element of a gradient below Adam's eps is divided by eps, so its update vanishes with it: a norm below does so for all.
@@ -126,8 +129,8 @@ SIGNALS = (
            excuses=("improves",)),
     Signal("answers are cut off", rf"{CUT_OFF_SHARE}|response_length/clip_ratio", *_CUT, "bound", _MOST,
            excuses=("improves", "recovers"), lasts=10),
-    Signal("prompts are cut", r"prompt_length/clip_ratio", "the model does not see the whole question", "raise data.max_prompt_length", "bound",
-           _MOST),
+    Signal("prompts are cut", r"prompt_length/clip_ratio", "the model does not see the whole question",
+           "raise data.max_prompt_length", "bound", _MOST),
     Signal("answers become long", r"response_length/mean", *_CUT, change=3.5, excuses=("improves",)),
     Signal("answers vanish", r"response_length/mean", "the reward may pay for bare answers", f"{_READ}; then {{resume}}",
            change=5.0, falls=True, excuses=("improves",)),
@@ -146,8 +149,8 @@ SIGNALS = (
            "compare the reward, the prompts and the answers of both: `verl-trgrpo preview`", "bound", 0.0, True,
            excuses=("training_fails",)),
     Signal("reward has fallen", REWARDS, *_FELL, "part", 0.22, True, excuses=("harder_prompts",)),
-    Signal("validation and training part", VALIDATION, "validation falls while the training reward rises", f"{_READ}; then {{resume}}",
-           "part", 0.12, True, excuses=("training_stalls",), back=1),
+    Signal("validation and training part", VALIDATION, "validation falls while the training reward rises",
+           f"{_READ}; then {{resume}}", "part", 0.12, True, excuses=("training_stalls",), back=1),
     Signal("validation has fallen", VALIDATION, *_FELL, "part", 0.2, True, back=1),
     Signal("part of the reward has fallen", _PARTS, *_FELL, "part", 0.3, True, excuses=("improves", "harder_prompts")),
     Signal("steps take longer", TIMES, "step time grew more than response length",
