@@ -59,11 +59,11 @@ def _replaced_size(key: str, used: str = "True") -> Rule:
 
 def _saved(section: str, used: str) -> Rule:
     """Return a rule for what a checkpoint of a model has to have; of weights for Hugging Face, veRL reads none back with FSDP."""
-    load, save = (f"{section}.checkpoint.{which}_contents" for which in ("load", "save"))
-    loaded, saved = (f"{{*({key} if {key} is not None else ('model', 'optimizer', 'extra'))}}" for key in (load, save))
+    asked, there = (f"{section}.checkpoint.{which}_contents" for which in ("load", "save"))
+    kinds, held = (f"{{*({key} if {key} is not None else ('model', 'optimizer', 'extra'))}}" for key in (asked, there))
     return Rule(
-        load, f"{loaded} - {{'hf_model'}} <= {saved}",
-        f"a checkpoint has {{{save}}} alone, so a run that resumes fails; set <{load}>={{= {save}}}, or save what is loaded",
+        asked, f"{kinds} - {{'hf_model'}} <= {held}",
+        f"a checkpoint has {{{there}}} alone, so a run that resumes fails; set <{asked}>={{= {there}}}, or save what is loaded",
         asked=f"trainer.resume_mode != 'disable' and trainer.save_freq > 0 and {used}")  # fmt: skip
 
 
