@@ -15,7 +15,8 @@ from tests.pattern_steps import grows
 from tests.work import counted
 
 ROOMS = ("verl_trgrpo.common.foreign", "verl_trgrpo.common.secrets", "verl_trgrpo.common.text", "verl_trgrpo.runs.references",
-         "verl_trgrpo.launch.log", "verl_trgrpo.launch.postmortem", "verl_trgrpo.launch.remedies")  # fmt: skip
+         "verl_trgrpo.common.typed", "verl_trgrpo.launch.log", "verl_trgrpo.launch.postmortem", "verl_trgrpo.launch.remedies",
+         "verl_trgrpo.memory.crash", "verl_trgrpo.runs.hydra_messages", "verl_trgrpo.runs.overrides")  # fmt: skip
 KINDS = {"str": str, "bytes | str": str, "bytes": bytes, "Any": str, "object": str}
 # By name: an input of about so many characters.
 INPUTS = {

@@ -5,9 +5,11 @@ import re
 import pytest
 import yaml
 
+from tests.pattern_steps import grows
+from tests.work import counted
 from verl_trgrpo.common.findings import InvalidInputError
 from verl_trgrpo.runs.compose import compose
-from verl_trgrpo.runs.keys import OLD_SECTIONS, flat, hint_of, moved_key, moved_keys
+from verl_trgrpo.runs.keys import OLD_SECTIONS, flat, hint_of, moved_key, moved_keys, place_of
 from verl_trgrpo.runs.overrides import setting_problems
 
 # What a place needs to be there.
@@ -185,3 +187,8 @@ def test_old_keys_that_verl_s_configuration_still_has_are_named_beside_the_unkno
         compose("ppo_trainer", [*old, "trainer.nosuch=1"])
     assert [each.partition(":")[0] for each in raised.value.messages[1:]] == [each.partition("=")[0] for each in old]
     compose("ppo_trainer", old)  # alone, the check of the first stage names them
+
+
+def test_a_key_of_many_parts_costs_no_more_than_its_length():
+    with counted("verl_trgrpo.runs") as work:
+        assert not grows(lambda size: work.of(place_of, "a." * (size // 2)))

@@ -76,7 +76,8 @@ def moved_key(key: str) -> MovedKey | None:
     elif key in table:
         return table[key]
     else:
-        heads = (".".join(parts[:length]) for length in range(len(parts), 0, -1))
+        deepest = min(len(parts), max(each.count(".") for each in table))
+        heads = (".".join(parts[:length]) for length in range(deepest, 0, -1))
         if not (head := next((head for head in heads if f"{head}.*" in table), "")):
             return None
         row = table[f"{head}.*"]

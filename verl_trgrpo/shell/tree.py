@@ -25,10 +25,12 @@ def parse_bash(script: str) -> Node:
         root = parser.parse(content).root_node
         changed = content.replace(b"$(((", b"$(( (") if root.has_error else content
         if changed == content:
-            for at in reversed(_bare_dollars(root)):
-                name = _NAME.match(content, at)
-                if name:
-                    changed = b"%b{%b}%b" % (changed[:at], name[0], changed[name.end() :])
+            parts, end = list[bytes](), 0
+            for at in _bare_dollars(root):
+                if name := _NAME.match(content, at):
+                    parts += [content[end:at], b"{%b}" % name[0]]
+                    end = name.end()
+            changed = b"".join([*parts, content[end:]])
         if changed == content:
             break
         content = changed
