@@ -23,6 +23,7 @@ _PLACE = re.compile(
     re.IGNORECASE,
 )
 _QUERY_VALUE, _HEADER_VALUE = re.compile(r"[^\s&;#'\"]+"), re.compile(r"[\w.~+/=-]+")
+_LONGEST = 200  # characters of a value by which it is judged
 _WORD = re.compile(r"[A-Z]{1,99}(?![a-z])|[A-Z]?[a-z]{1,99}")
 _OF_ENVIRONMENT = re.compile(r"oc\.env:\s{0,9}(\w{1,200})", re.IGNORECASE)
 # Words that name a secret by themselves, or two that do together; those that do at the end of a name, where the value can be a
@@ -63,7 +64,7 @@ def names_secret(name: str, value: Any = "", in_address: bool = False) -> bool:
         return (words[-1] in _AT_THE_END or words[0] in {"key", "token"}) and not str(value).isdecimal()
     ends = words[-1] in _AT_THE_END and words != ["key"] and _COLUMNS.isdisjoint(words)
     ends |= in_address and words[-1] in _IN_AN_ADDRESS
-    return ends and not _NO_SECRET.fullmatch(str(value)[:200])
+    return ends and not _NO_SECRET.fullmatch(str(value)[:_LONGEST])
 
 
 def _spans(text: str) -> Iterator[tuple[int, int, str]]:
@@ -72,10 +73,15 @@ def _spans(text: str) -> Iterator[tuple[int, int, str]]:
     while found := _PLACE.search(text, at):
         start, at = found.span()
         if found["query"] or found["header"]:
-            value = (_QUERY_VALUE if found["query"] else _HEADER_VALUE).match(text, at)
-            if value and names_secret(found["query"] or found["header"], value[0], in_address=bool(found["query"])):
-                yield at, value.end(), "***"
-                at = value.end()
+            name, in_query = found["query"] or found["header"], bool(found["query"])
+            if not names_secret(name, in_address=in_query):
+                continue
+            value = _QUERY_VALUE if in_query else _HEADER_VALUE
+            begins = value.match(text, at, at + _LONGEST)  # which says whether it is one, in bounded work
+            if begins and names_secret(name, begins[0], in_address=in_query):
+                whole = value.match(text, at) or begins
+                yield at, whole.end(), "***"
+                at = whole.end()
         elif found["bearer"] is not None:
             yield found.start("bearer"), at, "***"
         else:
