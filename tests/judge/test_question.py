@@ -26,6 +26,12 @@ ASKED = {
     "no formula": ("Which letter is it?", "2B", ["2B"], ["2C"]),
     "square units": ("What is the area, in square centimeters?", "12", ["12", r"12\text{ cm}^2"], [r"12\text{ cm}", r"12^\circ"]),
     "hours": ("How many hours does it take?", "12", [r"12\text{ hours}", r"12\text{ h}"], [r"12\text{ min}", r"12\text{ cm}"]),
+    "minutes of a gold in minutes": (
+        "How long does it take, in minutes?", r"150\text{ minutes}", ["150", r"150\text{ min}"], [r"2.5\text{ hours}"],
+    ),
+    "a gold in another unit than is asked": (
+        "After how many minutes is it there?", r"2.5\text{ hours}", [r"150\text{ min}", r"2.5\text{ h}"], [r"2\text{ h}"],
+    ),
     "a unit that is not asked": ("How long is it?", "12", [r"12\text{ cm}"], []),
     "radians": (r"Find the angle in radians.", r"\frac{\pi}{3}", [r"\frac{\pi}{3}", r"\frac\pi3\text{ radians}"], [r"60^\circ"]),
     "degrees in radians": (r"Convert $60^\circ$ to radians.", r"\frac{\pi}{3}", [r"\frac\pi3"], [r"60^\circ"]),

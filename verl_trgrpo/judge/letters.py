@@ -29,11 +29,7 @@ def renamed(gold: str, answer: str, asked: Asked) -> Iterator[str]:
     pattern = re.compile(r"\\[a-zA-Z]+(?:_(?:\w|\{\w+\}))?|[a-zA-Z](?:_(?:\w|\{\w+\}))?")
     for names in permutations(free):
         names_of = dict(zip(free_too, names, strict=True))
-        yield pattern.sub(lambda match, by=names_of: by.get(_name(match[0]), match[0]), theirs)  # type: ignore[misc]
-
-
-def _name(text: str) -> str:
-    return re.sub(r"\{(.)\}", r"\1", text)
+        yield pattern.sub(lambda match, by=names_of: by.get(match[0], match[0]), theirs)  # type: ignore[misc]
 
 
 def _free(text: str, asked: Asked) -> tuple[str, ...]:

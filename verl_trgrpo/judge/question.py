@@ -66,7 +66,16 @@ _WORDINGS = {
     "factored": (
         r"\bfactori[sz]e\b", r"\bfactor\b(?! (?:of|in|that|is|which|by)\b)", r"\bas a product of\b", r"\bin factored form\b",
     ),
-    "expanded": (r"\bexpand(?:ed)?\b", r"\bmultiply out\b", r"\bas a polynomial\b"),
+    "expanded": (
+        r"\bexpand(?:ed)?\b", r"\bmultiply out\b", r"\bas a polynomial\b", r"\bpolynomial\b[^.?!]{0,80}\bstandard form\b",
+    ),
+    "primes": (r"\bprime[- ]factori[sz]ation\b", r"\bas a product of (?:powers of )?primes?\b"),
+    "a power": (r"\bas a (?:single )?power of\b",),
+    "a square": (
+        r"\bvertex form\b", r"\bcomplet(?:e|ing) the square\b", r"\bin the form \$[^$]{0,40}\)\^\{?2\}? ?[+-]",
+        r"\b(?:circle|ellipse|hyperbola|parabola)\b[^?!]{0,120}\bstandard form\b",
+    ),
+    "partial fractions": (r"\bpartial[- ]fractions?\b",),
     "simplified": (r"\bsimplif(?:y|ied)\b", r"\bsimplest (?:radical )?form\b"),
     "rationalized": (r"\brationali[sz]e", r"\brational denominator\b"),
     "solved": (
@@ -97,6 +106,7 @@ _WORDINGS = {
         r"\b(?:all|both|each|every|list|solutions|roots|zeros|values|respectively)\b", r"\((?:b|2|ii)\)",
     ),
     "percent": (r"\bper ?cent", "%"),
+    "a percentage": (r"\b(?:as|to|into) an? per ?cent", r"\bwhat per ?cent"),
     "natural logarithm": (
         r"\\ln(?![a-z])", r"\bnatural log", r"\\int(?![a-z])", r"\\lim(?![a-z])", r"\be\^", r"\\infty(?![a-z])",
         r"\bderivative", r"\bdifferential",
