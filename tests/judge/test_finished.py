@@ -137,6 +137,14 @@ ASKED = {
     "a number that is not a percentage": ("What is the probability as a percent?", r"37.5\%", ["37.5"], ["0.375", r"\frac38"]),
     "a number for a percentage where any will do": ("What is the probability?", r"37.5\%", ["0.375", r"\frac38"], []),
     "standard form of a number": (r"Find $5.2\times10^3$.", "5200", ["5200"], [r"5.2\times10^3"]),
+    "logarithms of powers": ("What is $g$?", "gx", ["xg"], [r"x\ln e^g", r"x\log_2 2^g", r"gx+\ln 1", r"gx\ln e"]),
+    "roots of squares": (r"What is the area?", r"12\pi", [r"\pi\cdot12"], [r"\sqrt{(12\pi)^2}", r"\pi\sqrt2\sqrt{72}"]),
+    "a mixed number with a factor": ("What is the angle?", r"\frac{3\pi}{2}", [r"1\frac12\pi", r"1.5\pi"], []),
+    "fractions that are added": (
+        "What is the sum?", r"\frac{3x+2}{x(x+1)(x+2)}", [r"\frac{1}{x(x+1)}+\frac{2}{(x+1)(x+2)}"],
+        [r"\frac{(3x+2)(x+3)}{x(x+1)(x+2)(x+3)}"],
+    ),
+    "powers of other products": (r"Simplify $2x\cdot4x^2$.", "8x^3", [r"8\cdot x^3"], ["(2x)^3"]),
     "powers of products": ("Simplify $(2x)^3$.", "8x^3", [r"8\cdot x^3"], ["(2x)^3", "2^3x^3", "4\\cdot2x^3"]),
     "a square of a fraction": ("What is $y$?", r"\frac{x^2}{4}", [r"(\frac x2)^2", "x^2/4"], []),
     "powers of i": (

@@ -15,6 +15,16 @@ ASKED = {
     "in order to": ("In order to win, which $n$ can be chosen?", "3, 4", ["4, 3"], []),
     "a ranking": ("Rank the functions by growth.", "C, A, B", ["C, A, B"], ["A, B, C", "B, A, C"]),
     "any order": ("Find all roots.", "3, 4", ["4, 3"], ["4"]),
+    "antiderivatives": (
+        r"Find $\int \sin x\cos x\,dx$.", r"\frac{\sin^2x}{2}+C",
+        [r"-\frac{\cos^2x}{2}+C", r"-\frac14\cos2x+K", r"F(x)=\frac12\sin^2x+C"],
+        [r"\frac{\cos^2x}{2}+C", r"-\frac{\cos^2x}{2}", r"-\frac{\cos^2x}{2}+1", r"-\frac{\cos^2x}{2}+x+C",
+         r"-\frac{\cos^2x}{2}+xC", r"\int\sin x\cos x\,dx+C"],
+    ),
+    "an antiderivative with an end": (
+        r"Find $\int f(x)\,dx$.", r"\ln(x-3)+C", [r"\ln(2x-6)+C"], [r"2\ln(x-3)+C", r"\ln(2x-3)+C"],
+    ),
+    "a constant that belongs to no integral": ("Solve the equation for $y$.", "x^2+2x+C", ["2x+x^2+C"], ["(x+1)^2+C"]),
     "a constant of one's own": (r"Find $\int 4x^3\,dx$.", "x^4+C", ["x^4+c", "x^4+K", "c+x^4"], ["x^4+x", "x^3+c", "x^4+cx"]),
     "two constants": (
         "Find the general solution of $y''=y$.", "C_1e^x+C_2e^{-x}", ["Ae^x+Be^{-x}", "c_1e^{-x}+c_2e^x"],
@@ -56,6 +66,29 @@ ASKED = {
         "Which one is $x$? (A) 5 (B) 7 (C) 9", "B", ["B", "B. 7", r"\text{(B) } 7", r"\textbf{(B)}\ 7"],
         ["B. 9", r"\text{(B) } 9", r"(B) \frac12", "C. 7", r"B. 7 \qquad C. 9"],
     ),
+    "the value without its letter": (
+        "What is $x$? (A) 5 (B) 7 (C) 9", r"\textbf{(B)}", ["7", "x=7", "7.0"], ["9", "5", "A", "(A)"],
+    ),
+    "the letter alone for a value": ("What is $x$? (A) 5 (B) 7 (C) 9", "9", ["C", r"\text{(C)}"], ["B", "D"]),
+    "a letter that is another value": ("Which point is it? (A) P (B) A (C) Q", "P", ["A"], ["B", "C", "Q"]),
+    "options that are empty": ("Is it so? (A) (B)", "A", ["A"], ["B", "x"]),
+    "a value that is another letter": ("Which point is it? (A) P (B) A (C) Q", "B", ["B"], ["A", "P", "Q"]),
+    "a value of two letters": ("What is $x$? (A) 1 (B) 2 (C) 1", "C", ["C"], ["1", "A"]),
+    "a letter that is asked for": ("What is $x$? (A) 5 (B) 7 Answer with the letter.", "B", ["B"], ["7"]),
+    "a phrase without its letter": (
+        "What is it?\nA. a cone\nB. a sphere", "B", [r"\text{a sphere}", r"\text{sphere}"],
+        [r"\text{a cone}", r"\text{not a sphere}"],
+    ),
+    "a count in words": (
+        "How many solutions are there?", "2", [r"\text{two solutions}", "two solutions"],
+        [r"\text{three solutions}", r"\text{two thirds}", r"\text{two or three solutions}", r"\text{two zebras}",
+         r"\text{twenty two}"],
+    ),
+    "an amount in words": (
+        "How much is it?", r"\$5", [r"\text{five dollars}", r"\text{Five dollars}"],
+        [r"\text{five cents}", r"\text{five hundred dollars}"],
+    ),
+    "words that count nothing": ("What is it?", r"\text{two lines}", [r"\text{Two lines}"], [r"\text{two points}", "2"]),
     "the letter of the value": ("What is $x$? (A) 5 (B) 7 (C) 9", "7", ["7", "B. 7"], ["C. 7", "B. 9"]),
     "options in one formula": (
         r"What is $x$? $\textbf{(A)}\ \frac12\qquad\textbf{(B)}\ \frac34\qquad\textbf{(C)}\ 9$", "B",

@@ -27,7 +27,7 @@ _NUMBER = re.compile(
 )  # -1234.5; 1 4/5; 0.1\overline{6}; 0.(3); 8.7\times10^{8}; 1e-5; 10^{9}; 62.5\%
 
 
-Written = Literal["decimal", "scientific", "periodic", "fraction", "unreduced", "mixed"]
+Notation = Literal["decimal", "scientific", "periodic", "fraction", "unreduced", "mixed"]
 _WITH_BAR = ("fraction", "unreduced", "mixed")
 
 
@@ -45,7 +45,7 @@ class Number:
 
     value: Fraction
     percent: bool = False
-    written: Written = "decimal"
+    written: Notation = "decimal"
     last_place: Fraction | None = None
 
 
@@ -70,7 +70,7 @@ def read_number(text: str) -> Number | None:
         whole, top, bottom = int(match["whole"] or 0), int(match["top"]), int(match["bottom"])
         if bottom == 0 or (whole and min(top, bottom) < 0):
             return None
-        written: Written = "mixed" if match["whole"] else "fraction" if gcd(top, bottom) == 1 else "unreduced"
+        written: Notation = "mixed" if match["whole"] else "fraction" if gcd(top, bottom) == 1 else "unreduced"
         return Number(sign * (whole + Fraction(top, bottom)), percent, written)
     if match["before"]:
         period = match["round"] or (match["period"] or _repeated(match["plain"])).strip("{}")

@@ -176,6 +176,12 @@ class Asked:
         """Return whether a normalized formula is one of the question's."""
         return text.replace(" ", "") in self.texts or arrangement(text) in self.formulas
 
+    def option_behind(self, letter: str) -> str:
+        """Return what stands behind the letter of a choice, "" where another letter has the same or the letter is asked for."""
+        texts = [text for _, text in self.options]
+        found = dict(self.options).get(letter, "")
+        return found if texts.count(found) == 1 and "letter" not in self.text.casefold() else ""
+
     def has_natural_log(self, gold: str, in_source: bool) -> bool:
         r"""Return whether `\log` without a base is the natural one: in the gold's source, or because the question or the gold is
         of analysis; not where the question names base 10."""
