@@ -18,7 +18,7 @@ from verl_trgrpo.common.findings import Finding, Level
 from verl_trgrpo.demos.puzzles import CHECKPOINT
 
 PUZZLES = str(Path(__file__).parents[2] / "recipes/knights_and_knaves/qwen2.5-3b-instruct.yaml")
-ACTOR, ROLLOUT = "actor_rollout_ref.actor", "actor_rollout_ref.rollout"
+ACTOR, ROLLOUT, REF = (f"actor_rollout_ref.{name}" for name in ("actor", "rollout", "ref"))
 MODEL = "actor_rollout_ref.model.path"
 # Of a machine that has them, wherever the tests run.
 GPUS = "+ray_kwargs.ray_init.num_gpus=8"
@@ -130,6 +130,15 @@ def test_six_mistakes_in_one_command_are_one_round(sound_run, capsys):
     told = capsys.readouterr().out
     for word in (*words[:4], *words[5:]):
         assert told.count(f"  - {word.partition('=')[0]}") == 1, word
+
+
+def test_missing_micro_batches_are_one_round(sound_run, capsys):
+    keys = [f"{ACTOR}.ppo_micro_batch_size", f"{ROLLOUT}.log_prob_micro_batch_size", f"{REF}.log_prob_micro_batch_size"]
+    words = [*(f"{key}_per_gpu=null" for key in keys), f"{ACTOR}.use_kl_loss=true", f"{ACTOR}.use_dynamic_bsz=false"]
+    assert main(["validate", "trgrpo_trainer", *sound_run, *words]) == 1
+    told = capsys.readouterr().out
+    for key in keys:
+        assert f"at least one of '{key}'" in told or f"at least one of '{key.partition('.')[2]}'" in told, told
 
 
 def test_a_setting_is_checked_beside_the_misspelt_key_that_resembles_it(sound_run, capsys):

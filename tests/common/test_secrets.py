@@ -115,13 +115,28 @@ SECRETS = {
     "reward.custom_reward_function.reward_kwargs.openai_api_key": "sk-1",
     "reward.custom_reward_function.reward_kwargs.hf_token": "hf_1",
     "mine.password": 123456,
-    "token": "t",
-    "mine.judge_token": "j",
+    "token": "t-1",
+    "mine.judge_token": "J1",
+    "mine.judge_key": "sk-1",
+    "mine.headers.x-api-key": "k",
+    "mine.headers.X-Auth-Token": "k",
+    "mine.headers.Authorization": "k",
+    "mine.apiKey": "k",
+    "mine.pwd": "k",
+    "mine.DB_PASS": "k",
+    "ray_kwargs.ray_init.runtime_env.env_vars.GITHUB_PAT": "k",
+    "ray_kwargs.ray_init.runtime_env.env_vars.MYSQL_PWD": "k",
+    "ray_kwargs.ray_init.runtime_env.env_vars.OPENAI_KEY_2": "k",
 }
 NO_SECRETS = {
     "data.prompt_key": "prompt", "mine.pad_token": "<pad>", "mine.image_token": "<i>",
     "mine.api_key": None, "my.password": "", "mine.key": "x",
-    "mine.secret": "${other.secret}", "mine.token": True, "actor.ppo_max_token_len_per_gpu": 16384, "mine.tokenizer": "x",
+    "mine.secret": "${other.secret}", "mine.token": True, "actor.ppo_max_token_len_per_gpu": 16384, "mine.tokenizer": "x1",
+    "mine.keyword": "k1", "mine.pass_k": "k1", "mine.monkey": "k1", "mine.path": "k1", "data.image_key": "image_1",
+    "mine.label_key": "answer_text", "teacher_models.one.key": "gsm8k", "mine.api_key_file": "k1", "mine.max_token": 512,
+    "mine.api_key_env": "OPENAI_API_KEY", "mine.bypass": "k1", "mine.compat": "k1",
+    "ray_kwargs.ray_init.runtime_env.env_vars.TOKENIZERS_PARALLELISM": "true",
+    "ray_kwargs.ray_init.runtime_env.env_vars.KEYBOARD": "k1", "ray_kwargs.ray_init.runtime_env.env_vars.MAX_TOKEN": "4096",
     "ray_kwargs.ray_init.runtime_env.env_vars.NCCL_DEBUG": "WARN", "mine.api_keys_file": "x",
 }  # fmt: skip
 
@@ -132,6 +147,30 @@ def test_a_value_with_the_name_of_a_secret_is_one():
     assert {secret.key: secret.values({"JUDGE_TOKEN": "j", "HOME": "h"}) for secret in found} == {
         **{key: [str(value)] for key, value in SECRETS.items()}, "mine.name": ["j"],
     }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "name", ["openai_key", "x-api-key", "pwd", "GITHUB_PAT", "MYSQL_PWD", "authToken", "client_secret"]
+)
+def test_a_name_is_that_of_a_secret_at_every_door(name):
+    (literal,) = secrets_of({f"mine.{name}": PASSWORD})
+    assert literal.values({}) == [PASSWORD]
+    for key, variable in ((f"mine.{name}", "JUDGE"), ("mine.note", f"MY_{name.replace('-', '_').upper()}")):
+        (referred,) = secrets_of({key: f"${{oc.env:{variable}}}"})
+        assert referred.values({variable: PASSWORD}) == [PASSWORD]
+    for text in (
+        f"https://host/x?a=1&{name}={PASSWORD}&b=2",
+        f"http-{name}: {PASSWORD}",
+        f"{{'http-{name}': '{PASSWORD}'}}",
+    ):
+        assert has_password(text) and without_passwords(text) == text.replace(PASSWORD, "***")
+
+
+@pytest.mark.parametrize("name", ["tokenizer", "max_token_len", "keyword", "pass_k", "monkey", "path", "x-keyboard"])
+def test_so_is_no_name_that_has_one_in_its_letters(name):
+    assert not secrets_of({f"mine.{name}": PASSWORD, "mine.note": f"${{oc.env:{name.upper()}}}"})
+    assert not has_password(f"https://host/x?{name}={PASSWORD}") and not has_password(f"http-{name}: {PASSWORD}")
+    assert not secrets_of({"a": "${oc.env:PWD}", "data.prompt_key": "prompt", "data.pad_token": "<pad>"})
     assert not secrets_of(flat(composed().config))
 
 

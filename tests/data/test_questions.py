@@ -245,6 +245,11 @@ def test_every_question_has_a_fault_and_every_part_that_asks_is_a_door():
     assert sorted(asking) == sorted(DOORS)
 
 
+def test_the_first_page_has_the_number_of_faults():
+    number = len(ROW_FAULTS) + len(FILE_FAULTS) + len(PAIR_FAULTS)
+    assert f"{number} of {number} faults planted" in (Path(__file__).parents[2] / "README.md").read_text()
+
+
 @pytest.mark.parametrize("door", DOORS)
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
 def test_sound_files_have_no_finding_at_any_door(tmp_path, sound_run, caplog, kind, door):

@@ -151,6 +151,7 @@ def test_what_was_reported_is_explained(tmp_path, url):
     (tmp_path / "log").write_text("step:3 - actor/pg_loss:0.1\n" + report.log)
     told = failure(tmp_path / "log", code=1)
     assert [part for part in (*report.cause, report.remedy) if part not in told] == [], told
+    assert told.startswith("(") or report.cause[0] in told.partition("\n(")[0], told
     assert [part for part in report.wrong if part in told] == [], told
 
 
@@ -210,6 +211,50 @@ def test_a_step_that_is_logged_late_hides_no_cause(tmp_path):
     said = of(HANDLED.replace("Traceback", "step:5 - Traceback"))  # the text of a worker is not a step
     log.write_text(of(HANDLED) + of("step:5 - a:1") + of("step:6 - a:1") + said)
     assert failure(log, code=1).startswith("torch.OutOfMemoryError")
+
+
+LOST = """
+ERROR:2026-11-28 03:10:02,124:Error in _run_prompt for uid=3
+Traceback (most recent call last):
+  File "/x/my_reward.py", line 3, in compute_score
+    return 1 / 0
+ZeroDivisionError: division by zero
+"""
+AGENT = "(AgentLoopWorkerTQ pid=71) "
+OWN = (
+    'Traceback (most recent call last):\n  File "/x/verl/trainer.py", line 9, in fit\n    save()\n',
+    "OSError: no such volume\n",
+)
+
+
+ENDS = [
+    ("".join(OWN), "OSError: no such volume"), (OWN[0] + "EngineDeadError: see the root cause above\n", "EngineDeadError"),
+    (DIED, "(before, AgentLoopWorkerTQ said: ZeroDivision"), (of("Fatal Python error: Aborted") + DIED, "Fatal Python error"),
+    ("", "ZeroDivisionError"),
+    (OWN[0] + "RuntimeError: Sync replay buffer selected groups with no materializable trajectories.\n", "ZeroDivisionError"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("ends", ENDS)
+def test_a_prompt_that_was_lost_is_no_cause_of_another_end(tmp_path, ends):
+    log = tmp_path / "log"
+    lost = "".join(f"{AGENT}{line}\n" for line in LOST.strip().split("\n"))
+    log.write_text("step:3 - a:1\n" + lost + lost + ends[0])
+    told = failure(log, code=1)
+    assert told.startswith(ends[1]) and "ZeroDivisionError" in told, told
+
+
+@pytest.mark.parametrize(
+    "text", ["EngineDeadError: see the root cause above", "RuntimeError: Connection closed by peer"]
+)
+def test_what_the_driver_raises_is_the_cause_unless_it_reports_another_process(tmp_path, text):
+    log, before = tmp_path / "log", of(HANDLED, pid=12)
+    for end, cause in ((text, "torch.OutOfMemoryError"), (OWN[1], OWN[1].strip())):
+        log.write_text(f"{before}Error executing job with overrides: []\n{OWN[0]}{end}\n")
+        told = failure(log, code=1)
+        assert told.startswith(cause) and ("the card has too little" in told) == (end == text), told
+    log.write_text(f"{OWN[0]}ImportError: optional\nError executing job with overrides: []\n{''.join(OWN)}")
+    assert failure(log, code=1).startswith(OWN[1].strip())
 
 
 RAISED = """Traceback (most recent call last):

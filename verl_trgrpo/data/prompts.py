@@ -74,7 +74,7 @@ def ask_model(question: str, model: Mapping[str, Any], *arguments: Any, seconds:
     else:
         found, _ = _sandbox(os.getpid()).ask(question, model, *arguments, limit=seconds)
     if not isinstance(found, dict) or "value" not in found:
-        raise ValueError(str((found or {}).get("error", "its files make no sense")))
+        raise ValueError(str((found or {}).get("error", "its files contradict each other")))
     return found["value"]
 
 
@@ -136,7 +136,7 @@ def ends_of(tokenizer: Any, config: DictConfig) -> frozenset[int]:
     try:
         return frozenset(end_tokens(tokenizer, model_facts(config)))
     except Exception as error:  # transformers raises many unrelated types, for example for a model on remote storage
-        logger.warning("which tokens beside the tokenizer's end a response is not known: %s", error)
+        logger.warning("the tokens that end a response, beside the tokenizer's, are not known: %s", error)
         return frozenset({tokenizer.eos_token_id})
 
 

@@ -139,7 +139,10 @@ def find_source_files(source: Path, out: Path, part_of: Callable[[Path], str], e
     if not source.exists():
         raise ValueError(not_there(source))
     if source.is_file() and not stem_of(source):
-        raise ValueError(f"{source} has an unknown type; expected a file that ends with {', '.join(FILE_TYPES)}")
+        raise ValueError(
+            f"{source} has an unknown type; expected a file that ends with {', '.join(FILE_TYPES)}; convert others "
+            "with pandas, such as pandas.read_csv(NAME).to_parquet(NEW_NAME)"
+        )
     parts: dict[str, list[Path]] = {}
     left_out: dict[str, str] = {}
     for file in [source] if source.is_file() else _files_below(source, out):
@@ -305,7 +308,8 @@ def parse_records(
             )
         if where not in good:
             raise ValueError(
-                f"{wrong[0]}; no row of {len(wrong)} can be used, correct {where} in a copy of the source, or remove {where}"
+                f"{wrong[0]}; none of the {len(wrong)} rows of {where} can be used; correct the rows in a copy of the source, or "
+                "remove the file"
             )
     for problem in unusable[:_MOST_SHOWN]:  # of files with other rows: one that has none has one message
         logger.warning("%s; the row is left out, correct the row in a copy of the source", problem)
@@ -346,9 +350,14 @@ def says_test(row: Mapping[str, Any]) -> bool:
     return "test" in (row.get("split"), extra_info_of(row).get("split"))
 
 
+def has_test_name(path: Path) -> bool:
+    """Return whether a file is for testing by its name, such as my_test.jsonl."""
+    return bool(_TEST_NAME.search(path.name))
+
+
 def message_of_test_file(path: Path | None, rows_say_test: bool) -> str:
     """Return a warning about a train file with rows of a test split, or whose path names a set for testing, such as aime_2024."""
-    by_name = path and (_TEST_NAME.search(path.name) or any(map(_TEST_SET.search, path.absolute().parts[-4:])))
+    by_name = path and (has_test_name(path) or any(map(_TEST_SET.search, path.absolute().parts[-4:])))
     if not by_name and not rows_say_test:
         return ""
     reason = "its name is that of a test file" if by_name else "its rows say split: test"

@@ -48,7 +48,8 @@ EVENTS = (
         r"ray\.exceptions\.OutOfMemoryError: .*?killed due to the node running low on memory\."
         r"(?:.*? was (?P<used>[\d.]+GB used / [\d.]+GB) limit)?")),
     # veRL drops a prompt whose rollout or reward raised, and trains on the others.
-    Event(PROMPT_LOST, ("AgentLoopWorkerTQ", "AgentLoopWorker"), re.compile("Error in _run_prompt")),
+    Event(PROMPT_LOST, ("AgentLoopWorkerTQ", "AgentLoopWorker"), re.compile(
+        r"(?:ERROR:[\d ,:-]{1,40}:)?Error in _run_prompt")),
     # The metrics of a step: what was said before did not end the training.
     Event(STEP, ("", "TaskRunner", "TaskRunnerV1"), re.compile(r"step:\d{1,9} - ")),
 )  # fmt: skip

@@ -1,7 +1,9 @@
 """Explain why a training failed: what the process that failed first said last, what ended it, and what to do.
 
 The log has the lines of all processes. What a process says last (`last_words.py`) is a cause only if no step was logged
-behind it. One that is killed says nothing, and the kernel's counters (`memory_kills.py`) say whether that was for its memory.
+behind it. What the driver itself raises is the cause, unless it reports the end of another process: the error that came before
+may be one that the run survived, as that of a prompt. A process that is killed says nothing, and the kernel's counters
+(`memory_kills.py`) say whether that was for its memory.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ from verl_trgrpo.launch.log import (
     LITTLE_MEMORY,
     MEMORY_KILLED,
     NO_NODE,
+    PROMPT_LOST,
     STEP,
     WORKER_KILLED,
     Lines,
@@ -35,9 +38,18 @@ from verl_trgrpo.runs.run_directory import read_config
 
 _COLOR = re.compile(r"\x1b\[[0-9;]*m")
 _WAITED = re.compile(
-    r"Rank (\d{1,6})\] Watchdog caught collective operation timeout: WorkNCCL\((?:.{0,200}?OpType=(\w{1,40}))?"
+    r"Rank (\d{1,6})\] Watchdog caught collective operation timeout: Work\w{1,20}\((?:.{0,200}?OpType=(\w{1,40}))?"
 )
 _NCCL_WARNED = re.compile(r"[^\n]{0,200}NCCL WARN (.{1,500})")
+# Hydra says it before the traceback that ends the driver.
+_ENDS = "Error executing job with overrides"
+# What veRL raises if all prompts of a step were lost.
+_NO_PROMPT_LEFT = "no materializable trajectories"
+# Errors that report the end or the silence of another process.
+_OF_ANOTHER = re.compile(
+    rf"{_NO_PROMPT_LEFT}|root cause|error messages? above|Connection (?:closed|reset|refused|aborted)|Broken pipe|"
+    r"[Dd]isconnected|[Cc]annot connect|[Tt]imed? ?out|Timeout|[NH]CCL|[Gg]loo"
+)
 _ENDED_BY = re.compile(r"The process receives a (SIG[A-Z]{2,5})")
 # Errors of torch.save and of the system on a full disk.
 _CANNOT_WRITE = re.compile(r"No space left on device|Disk quota exceeded|unexpected pos \d+ vs \d+|iostream error")
@@ -61,6 +73,9 @@ class _Signs:
 
     Args:
         first, native, last: messages, of native code in the second case alone.
+        raised: what the driver raised.
+        before: a message that came before the cause, of an error that the run may have survived.
+        lost: processes that have lost prompts, which veRL survives.
         traced: whether a message had a traceback; harmless errors of libraries have none, one that ended a process has.
         died: numbers of processes, in order.
         waited: by rank, for which collective operation.
@@ -70,6 +85,9 @@ class _Signs:
     first: Message | None = None
     native: Message | None = None
     last: Message | None = None
+    raised: Message | None = None
+    before: Message | None = None
+    lost: set[tuple[str, int | None]] = field(default_factory=set)
     traced: bool = False
     events: dict[str, re.Match[str]] = field(default_factory=dict)
     died: dict[int, None] = field(default_factory=dict)
@@ -80,12 +98,31 @@ class _Signs:
 
     def add(self, message: Message) -> None:
         """Add a message; wrappers of other errors are left out before."""
+        if (message.name, message.pid) in self.lost and not message.native:
+            self.before = self.before or message
+            return
         harmless = self.first and not self.traced and not self.first.native and message.native
         self.first = message if harmless or self.first is None else self.first
         if message.native:
             self.native = self.native or message
-        else:
-            self.last = message
+            return
+        self.last = message
+        if not message.name and message.functions:
+            self.raised = self.raised or message
+
+    def is_empty(self) -> bool:
+        """Return whether nothing was said that can have ended the run."""
+        return not (self.first or self.native or self.events.keys() - {PROMPT_LOST})
+
+    def decide(self) -> None:
+        """Find the cause, when all has been read: what the driver raised, if it is one of its own, then what was said first."""
+        if self.is_empty() or (self.raised and _NO_PROMPT_LEFT in self.raised.text):
+            self.first, self.before = self.before or self.first, None
+        self.first = self.first or self.native
+        if self.raised and self.raised is not self.first and not _OF_ANOTHER.search(self.raised.text):
+            self.before, self.first = self.first, self.raised
+        if self.before and self.first and self.before.text == self.first.text:
+            self.before = None
 
 
 class PostMortem:
@@ -107,10 +144,10 @@ class PostMortem:
             steps = self._steps
             self._read(raw)
             before, self._signs = (self._signs, _Signs()) if self._steps > steps else (before, self._signs)
-        if not (self._signs.first or self._signs.events):  # the step was logged late
+        if self._signs.is_empty() and not before.is_empty():  # the step was logged late
             self._signs = before
         self._signs.native = self._signs.native or before.native
-        self._signs.first = self._signs.first or self._signs.native
+        self._signs.decide()
 
     def _read(self, raw: str) -> None:
         said, signs = parse_line(raw), self._signs
@@ -118,6 +155,8 @@ class PostMortem:
             if event.name == STEP:
                 self._steps += 1
                 continue
+            if event.name == PROMPT_LOST:
+                signs.lost.add((said.name, said.pid))
             signs.events.setdefault(event.name, match)
             if event.name == WORKER_KILLED:
                 signs.ended_by = signs.ended_by or ((ended := _ENDED_BY.search(said.text)) and ended[1]) or ""
@@ -129,6 +168,8 @@ class PostMortem:
             name, pid, line = inner.name, inner.pid, inner.text
         line = LOGGED.sub("", line, count=1) if LOGGED.match(line) else line
         self._ending.append(line)
+        if line.startswith(_ENDS):
+            signs.raised = None
         if waited := _WAITED.search(line[:_LONGEST_PART]):
             signs.waited.setdefault(int(waited[1]), waited[2] or "")
         if warned := _NCCL_WARNED.match(line[:_LONGEST_PART]):
@@ -151,6 +192,8 @@ class PostMortem:
         """Return the cause, what came last, and explanations of what is known, in lines; control characters are escaped."""
         cause, native, last = self._signs.first, self._signs.native, self._signs.last
         told = [cause.text] if cause else []
+        if (before := self._signs.before) and before is not native:
+            told.append(f"(before, {_who(before.name)} said: {before.text})")
         if native and native is not cause:
             told.append(f"({_who(native.name)} said: {native.text})")
         if last and cause and last.text != cause.text:
@@ -240,19 +283,22 @@ class PostMortem:
 
     def _known_hints(self) -> Iterator[str]:
         """Yield remedies of known causes."""
-        messages = [each for each in (self._signs.first, self._signs.native, self._signs.last) if each]
+        signs = self._signs
+        messages = [
+            each for each in (signs.first, signs.native, None if signs.first is signs.raised else signs.last) if each
+        ]
         text = "\n".join(each.text for each in messages)
         if short := next((each for each in messages if _NO_MEMORY.search(each.text)), None):
             where, what = f" ({short.phase})" if short.phase else "", self._block(short.text)
             yield f"the card has too little memory{where}{what and f' for {what}'}: {remedy_of(short.phase)}"
-        if waited := self._signs.waited:
+        if waited := signs.waited:
             ranks, what = sorted(waited), next(iter(waited.values()))
             yield (
                 f"rank{'s' * (len(ranks) > 1)} {', '.join(map(str, ranks[:8]))} waited in {what or 'a collective operation'} for "
                 "the others: one that is not named is late or lost, so its own last lines have the cause"
             )
-        elif "NCCL" in text and self._signs.nccl:
-            yield f"NCCL's own reason: {self._signs.nccl}"
+        elif "NCCL" in text and signs.nccl:
+            yield f"NCCL's own reason: {signs.nccl}"
         yield from remedies(text)
 
 

@@ -39,6 +39,16 @@ _KNOWN = (
         "(ray_kwargs.ray_init.num_cpus)",
     ),
     (
+        re.compile(r"Failed to register worker to Raylet|have not registered within the timeout"),
+        "Ray's workers do not start, often because too many start at once: give Ray fewer CPUs (ray_kwargs.ray_init.num_cpus); "
+        "raylet.out and python-core-worker*.log below /tmp/ray/session_latest/logs say more",
+    ),
+    (
+        re.compile(r"Local disk is full|disk's utilization is over capacity"),
+        "Ray keeps its objects on the disk of /tmp/ray, which is full: free some space there, or name another directory "
+        "(++ray_kwargs.ray_init._temp_dir)",
+    ),
+    (
         re.compile(r"Too many open files"),
         "raise `ulimit -n` before the command, to 65536; Ray opens files for each CPU (ray_kwargs.ray_init.num_cpus)",
     ),

@@ -41,7 +41,7 @@ def check_references(config: DictConfig) -> None:
         if "${" in text:
             size += sizes.of(path, text, 0)
             if size > _MAX_SIZE:
-                raise ValueError(f"{'.'.join(path)}: its references, with those before it, stand for too much")
+                raise ValueError(f"{'.'.join(path)}: its references, with those before it, expand to too much")
 
 
 class _Sizes:

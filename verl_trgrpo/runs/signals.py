@@ -56,8 +56,11 @@ _CLIPPED = ("updates are clipped to noise", _SLOWER)
 _AWAY = ("the policy runs away from the one it is compared with", _SLOWER)
 _APART = ("tokens are sampled from another policy than the one that is trained",
           "compare weights and precision of both, or set algorithm.rollout_correction.rollout_is=token")  # fmt: skip
-_CUT = ("rewards then measure the limit", f"{_READ}; if they are right, raise data.max_response_length, or {{resume}}")
-_FELL = ("it is below what the run had reached", _SLOWER)
+_CUT = (
+    "the reward measures the length limit",
+    f"{_READ}; if they are right, raise data.max_response_length, or {{resume}}",
+)
+_FELL = ("the run had reached a higher level", _SLOWER)
 
 # An element of a gradient below Adam's eps is divided by eps, so its update vanishes with it: a norm below does so for all.
 _ADAM_EPS = 1e-8
@@ -74,7 +77,7 @@ _RIGHT_IN = 30
 SIGNALS = (
     Signal("reward is not finite", _SCORED, "its group has no advantages", "let the reward function return a number", "finite"),
     Signal("update is not finite", _UPDATED, "veRL skips such an update", _SLOWER, "finite", back=1),
-    Signal("metric is not finite", rf"(?!({_SCORED}|{_UPDATED})$).*", "what it is computed from is not, or overflows", _READ,
+    Signal("metric is not finite", rf"(?!({_SCORED}|{_UPDATED})$).*", "one of its inputs is not finite, or it overflows", _READ,
            "finite"),
     Signal("gradient is 0", r"actor/grad_norm|critic/advantages/max", "advantages are 0, or nothing is trained",
            f"{_READ}; if rewards differ, look at the lora and freeze settings", "bound", _ADAM_EPS, True, excuses=("solved",)),
@@ -89,7 +92,7 @@ SIGNALS = (
     Signal("importance weights fail", r"rollout_corr/rollout_is_mean", "their mean is 1 by definition: most of it is cut",
            _APART[1], "bound", 0.5, True),
     Signal("KL is negative", r"actor/(kl_loss|ppo_kl|reward_kl_penalty)|critic/kl|rollout_corr/(kl|k3_kl)",
-           "no divergence is: the samples are not of the policy in it",
+           "a divergence is at least 0: the samples are from another policy",
            "compare the weights and the precision of both policies", "bound", -0.05, True),
     Signal("metric repeats itself", rf"{MEAN_REWARD}|actor/(grad_norm|entropy)", "new samples hardly give exactly the same value",
            f"{_READ}; look whether rollouts and updates still run", "repeat", excuses=("solved",)),
@@ -126,8 +129,8 @@ SIGNALS = (
            excuses=("improves",)),
     Signal("answers are cut off", rf"{CUT_OFF_SHARE}|response_length/clip_ratio", *_CUT, "bound", _MOST,
            excuses=("improves", "recovers"), lasts=10),
-    Signal("prompts are cut", r"prompt_length/clip_ratio", "questions lose a part", "raise data.max_prompt_length", "bound",
-           _MOST),
+    Signal("prompts are cut", r"prompt_length/clip_ratio", "the model does not see the whole question",
+           "raise data.max_prompt_length", "bound", _MOST),
     Signal("answers become long", r"response_length/mean", *_CUT, change=3.5, excuses=("improves",)),
     Signal("answers vanish", r"response_length/mean", "the reward may pay for bare answers", f"{_READ}; then {{resume}}",
            change=5.0, falls=True, excuses=("improves",)),
@@ -142,16 +145,16 @@ SIGNALS = (
            excuses=("improves", "recovers"), lasts=10),
     Signal("no answer is right", rf"{TRAIN_ACCURACY}|critic/reward/acc\w*/mean", "only other parts of the reward can be learned",
            f"{_READ}; if they are wrong, choose easier prompts or another model", "bound", 0.0, True, lasts=_RIGHT_IN),
-    Signal("validation and training disagree", ACCURACY, "it is always 0, and most answers of the training are right",
+    Signal("validation and training disagree", ACCURACY, "validation accuracy is always 0, and most training answers are right",
            "compare the reward, the prompts and the answers of both: `verl-trgrpo preview`", "bound", 0.0, True,
            excuses=("training_fails",)),
     Signal("reward has fallen", REWARDS, *_FELL, "part", 0.22, True, excuses=("harder_prompts",)),
-    Signal("validation and training part", VALIDATION, "it falls while the training reward rises", f"{_READ}; then {{resume}}",
-           "part", 0.12, True, excuses=("training_stalls",), back=1),
+    Signal("validation and training part", VALIDATION, "validation falls while the training reward rises",
+           f"{_READ}; then {{resume}}", "part", 0.12, True, excuses=("training_stalls",), back=1),
     Signal("validation has fallen", VALIDATION, *_FELL, "part", 0.2, True, back=1),
     Signal("part of the reward has fallen", _PARTS, *_FELL, "part", 0.3, True, excuses=("improves", "harder_prompts")),
-    Signal("steps take longer", TIMES, "answers did not grow as much",
+    Signal("steps take longer", TIMES, "step time grew more than response length",
            "look at memory, search servers and other jobs of the machine", change=1.7, excuses=("longer",),
            machine=True),
-    Signal("memory grows", r"perf/cpu_memory_used_gb", "the run will end without memory", "{resume}", change=1.6, machine=True),
+    Signal("memory grows", r"perf/cpu_memory_used_gb", "the run will use up the memory", "{resume}", change=1.6, machine=True),
 )  # fmt: skip

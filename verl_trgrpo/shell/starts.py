@@ -124,7 +124,8 @@ class _Reader:
             )
         if not self.starts:
             if self.bash.ended:
-                self._others.append(f"line {self.bash.ended}: ends the script; set what it asks for before that line")
+                fix = "give the variable or argument that the script tests there"
+                self._others.append(f"line {self.bash.ended}: ends the script; {fix}")
             others = [f"{self.path}, {each}" for each in dict.fromkeys(self._others)]
             nothing = f"{self.path}: starts no training that can be read (python3 -m {TRAINER} ...)"
             raise InvalidInputError([nothing, *(finding.message for finding in findings), *others])

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+from verl_trgrpo.common.secrets import names_secret
 from verl_trgrpo.shell.numbers import Numbers, is_int
 from verl_trgrpo.shell.state import MARK, Reasons, State
 from verl_trgrpo.shell.tree import matches, parse_bash, short, source_of
@@ -14,7 +15,6 @@ from verl_trgrpo.shell.tree import matches, parse_bash, short, source_of
 if TYPE_CHECKING:
     from tree_sitter import Node
 
-_SECRET = re.compile(r"token|key|secret|passw|credential", re.IGNORECASE)
 _ESCAPED = re.compile(r"\\(\n)?(.?)", re.DOTALL)
 _MOST_FIELDS, _MOST_TEXT = 50_000, 10_000
 
@@ -201,7 +201,7 @@ class Words:
         value = self.value(name)
         if value is None:
             return [self.unknown(node, f"${name} is not set, neither in the script nor here; set {name}")]
-        if name not in self.state.variables and _SECRET.search(name):
+        if name not in self.state.variables and names_secret(name):
             return [self.unknown(node, f"${name} is not read, it has the name of a secret")]
         return [value] if isinstance(value, str) else [value.get("0", "")]
 

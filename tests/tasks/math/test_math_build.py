@@ -172,6 +172,14 @@ def test_files_in_a_directory_of_train_files_are_no_test_sets(tmp_path, capsys, 
         assert alone.keys() == {"train.parquet"} and len(alone["train.parquet"]) == 3
 
 
+@pytest.mark.parametrize("name", ["mine_test.jsonl", "held_out.parquet", "test.json"])
+def test_a_test_file_of_ones_own_becomes_a_test_file(tmp_path, name, caplog):
+    source = write(tmp_path / name, problems(3))
+    [(built, rows)] = build(tmp_path / "out", "--source", source).items()
+    assert (built, len(rows), caplog.records) == ("test.parquet", 3, [])
+    assert {(row["data_source"], row["extra_info"]["split"]) for row in rows} == {("deepscaler", "test")}
+
+
 def test_a_file_with_more_problems_than_its_test_set_is_refused(tmp_path, capsys):
     source = write(tmp_path / "aime.jsonl", problems(30) * 4)
     assert len(build(tmp_path / "repeated", "--source", source)["aime2024.parquet"]) == 30

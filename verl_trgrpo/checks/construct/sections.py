@@ -31,11 +31,12 @@ _REFERENCE_NAMES = {
     "log_prob_use_dynamic_bsz": "use_dynamic_bsz",
     "log_prob_max_token_len_per_gpu": "ppo_max_token_len_per_gpu",
 }
+_REFERENCE = "actor_rollout_ref.ref"
 # Sizes for all GPUs together, for which a rule names the keys of today.
 _OLD_SIZES = (
     (ACTOR, "ppo_micro_batch_size"),
     ("actor_rollout_ref.rollout", "log_prob_micro_batch_size"),
-    ("actor_rollout_ref.ref", "log_prob_micro_batch_size"),
+    (_REFERENCE, "log_prob_micro_batch_size"),
 )
 _UNEXPECTED = re.compile(r"\b(?P<class>\w+)\.__init__\(\) got an unexpected keyword argument '(?P<name>\w+)'")
 _CONFIG_KEY = re.compile(r"\n *full_key: (?P<key>\S+)")
@@ -43,6 +44,8 @@ _CONFIG_KEY = re.compile(r"\n *full_key: (?P<key>\S+)")
 
 def dataclass_findings(config: DictConfig, loss: DictConfig, local: frozenset[str], validates: bool) -> list[Finding]:
     """Build every dataclass that veRL's driver and workers build, then run ``validate_config`` if all of them can be built.
+
+    A missing micro-batch size, which fails a dataclass, is 1 for ``validate_config``, so that one round names all that lack one.
 
     While the sections around them are built, sections of the policy loss that cannot be built are replaced by the defaults.
 
@@ -61,6 +64,7 @@ def dataclass_findings(config: DictConfig, loss: DictConfig, local: frozenset[st
     if has_critic:
         nodes.append("critic")
     findings: list[Finding] = []
+    failed: list[str] = []
     for key in nodes:
         node = selected(config, key)
         found = _build_findings(key, _fields_alone(node) if key == "algorithm" else node)
@@ -68,18 +72,28 @@ def dataclass_findings(config: DictConfig, loss: DictConfig, local: frozenset[st
         inner = [each for each in findings if each.where.startswith(f"{key}.")]
         reasons = [each.message.removeprefix(f"{each.where}: ") for each in inner]
         findings += [each for each in found if not any(reason in each.message for reason in reasons)]
+        failed += [key] if found else []
         if found and key.startswith(f"{ACTOR}."):
             # The default of `shaping=custom` names no shaping either.
             sound = selected(defaults_of({}), SHAPING) if key == SHAPING else loss
             OmegaConf.update(config, key, sound, merge=False)
     if need_reference_policy(config):
-        key = "actor_rollout_ref.ref"
-        findings += [
-            Finding.error(key, _of_reference(found.message)) for found in _build_findings(key, reference(config))
-        ]
-    if findings or not validates:
+        refused = _build_findings(_REFERENCE, reference(config))
+        findings += [Finding.error(_REFERENCE, _of_reference(found.message)) for found in refused]
+        failed += [_REFERENCE] if refused else []
+    if not validates or not _built_with_sizes(config, failed):
         return findings
-    return _validate_config_findings(config, need_reference_policy(config), has_critic)
+    return findings + _validate_config_findings(config, need_reference_policy(config), has_critic)
+
+
+def _built_with_sizes(config: DictConfig, failed: list[str]) -> bool:
+    """Set the micro-batch sizes that failed sections lack, and return whether all of them can then be built."""
+    for section, name in _OLD_SIZES:
+        node = selected(config, section)
+        if section in failed and node.get(name) is None and node.get(f"{name}_per_gpu") is None:
+            node[f"{name}_per_gpu"] = 1
+    nodes = {key: reference(config) if key == _REFERENCE else selected(config, key) for key in failed}
+    return not any(_build_findings(key, node) for key, node in nodes.items())
 
 
 def _fields_alone(node: DictConfig) -> DictConfig:

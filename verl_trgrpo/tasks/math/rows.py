@@ -18,6 +18,7 @@ from verl_trgrpo.data.sources import (
     SourceFiles,
     draw,
     find_source_files,
+    has_test_name,
     load_hub,
     parse_records,
     plain_name,
@@ -57,7 +58,8 @@ class HubData:
 
 
 _TRAIN = "deepscaler"
-
+_TEST = "test"
+"""A test file that is none of the sets, as the user's own; its rows have the data source of the train rows."""
 
 # Problems of each test set. A file with more is another one, such as train problems from earlier years.
 _SIZES = {"aime2024": 30, "amc2023": 83, "math500": 500, "minerva": 272, "olympiad_bench": 675, "svamp": 1000}
@@ -91,7 +93,8 @@ class DeepscalerOptions(BuilderOptions):
 
     Args:
         source: hf (the Hugging Face hub), a directory with a file for each set, or one file: that of a test set if it has
-            the name of one (aime.json) and is not in a directory named train, otherwise of train problems.
+            the name of one (aime.json) and is not in a directory named train, otherwise of train problems, or of test
+            problems if its name says so (my_test.json, held_out.json).
         sets: which to build, of deepscaler, aime2024, amc2023, math500, minerva, olympiad_bench and svamp; all of the source
             if left out, without svamp of the hub.
         problem_column: column with the problems, where it has none of the usual names (docs/data.md).
@@ -129,7 +132,7 @@ class DeepscalerOptions(BuilderOptions):
         asked = asked or [name for name in available if files or name not in _ASKED_FOR]
         if missing := [name for name in asked if name not in available]:
             raise ValueError(f"{self.source} has no {', '.join(missing)}; choose sets from {', '.join(available)}")
-        found = {name: available[name] for name in _SETS if name in asked}
+        found = {name: available[name] for name in (*_SETS, _TEST) if name in asked}
         return found, files.unused(found.values()) if files else {}
 
 
@@ -221,7 +224,7 @@ def choose_problems(
 
 def _row(problem: Problem, name: str, options: DeepscalerOptions) -> dict[str, Any]:
     return build_row(
-        data_source=name,
+        data_source=_TRAIN if name == _TEST else name,
         prompt=[
             *([{"role": "system", "content": problem.system}] if problem.system else []),
             {"role": "user", "content": f"{problem.text} {options.instruction}".strip()},
@@ -257,7 +260,7 @@ def find_math_files(source: Path, out: Path) -> SourceFiles:
 
     A file belongs to the set that its name is one of, or in whose data set on the hub it is. In a directory named train, or one
     below it, are train files only: what has the name of a test set there is left out of a directory. A file that is given alone
-    and belongs to no test set has train problems.
+    and belongs to no test set has train problems, or test problems if its name says so.
 
     Raises:
         ValueError: there are none.
@@ -270,7 +273,9 @@ def find_math_files(source: Path, out: Path) -> SourceFiles:
         # rllm has train problems of earlier years in train/math/aime.json.
         if name != _TRAIN and "train" in file.resolve().parts[-3:-1]:
             name = ""
-        return name or (_TRAIN if alone else "")
+        if not name and alone:
+            return _TEST if has_test_name(file) else _TRAIN
+        return name
 
     named = "files named deepscaler, " + ", ".join(f"{name} or {raw}" for name, (raw, _) in [*_SETS.items()][1:])
     return find_source_files(source, out, part_of, f"{named} (such as deepscaler.json), no test set below train")
