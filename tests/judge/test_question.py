@@ -69,7 +69,7 @@ ASKED = {
     "the value without its letter": (
         "What is $x$? (A) 5 (B) 7 (C) 9", r"\textbf{(B)}", ["7", "x=7", "7.0"], ["9", "5", "A", "(A)"],
     ),
-    "the letter alone for a value": ("What is $x$? (A) 5 (B) 7 (C) 9", "9", ["C", r"\text{(C)}"], ["B", "D"]),
+    "the letter alone for a value": ("What is $x$? (A) 5 (B) 7 (C) 9", "9", ["C", r"\text{(C)}"], ["B", "D", "C. 5"]),
     "a letter that is another value": ("Which point is it? (A) P (B) A (C) Q", "P", ["A"], ["B", "C", "Q"]),
     "options that are empty": ("Is it so? (A) (B)", "A", ["A"], ["B", "x"]),
     "a value that is another letter": ("Which point is it? (A) P (B) A (C) Q", "B", ["B"], ["A", "P", "Q"]),

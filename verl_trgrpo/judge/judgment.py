@@ -151,8 +151,9 @@ def _candidates(
 
 
 def _letter(text: str) -> str:
-    """Return the letter of a choice: `B` of `B`, `\\text{(B)}` and `B. 7`."""
-    return read_forms(normalize(text))[0].text
+    """Return the letter of a choice that stands alone: `B` of `B` and `\\text{(B)}`."""
+    form = read_forms(normalize(text))[0]
+    return "" if form.items else form.text
 
 
 @lru_cache(maxsize=4096)
