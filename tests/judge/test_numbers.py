@@ -60,6 +60,8 @@ def test_powers_of_ten(sign, n, digits, exponent):
 @example(0, "", "3")
 def test_periods_repeat_in_long_division(whole, plain, period):
     value = read_number(rf"{whole}.{plain}\overline{{{period}}}").value
+    if whole == 0:
+        assert read_number(rf".{plain}\overline{{{period}}}").value == value
     expected = plain + period * 5
     if set(period) == {"9"}:  # 0.999... is the next number up, which long division writes with zeros
         value -= Fraction(1, 10 ** (len(expected) + 1))

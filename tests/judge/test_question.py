@@ -30,6 +30,15 @@ ASKED = {
         "Find the general solution of $y''=y$.", "C_1e^x+C_2e^{-x}", ["Ae^x+Be^{-x}", "c_1e^{-x}+c_2e^x"],
         ["Ae^x+Ae^{-x}", "Ae^x+ye^{-x}"],
     ),
+    "constants in another order": (
+        "Find the general solution of $y''+4y=0$.", r"y=c_1\cos2x+c_2\sin2x",
+        [r"y=c_1\sin2x+c_2\cos2x", r"y=B\cos2x+A\sin2x"], [r"y=c_1\sin2x+c_1\cos2x", r"y=c_1\sin2x+c_2\cos x"],
+    ),
+    "two signs for one of several values": (
+        "Find all solutions of $x^3=4x$.", "-2, 0, 2", [r"x=0 \text{ or } x=\pm2", r"x=0,\pm2"],
+        [r"x=0 \text{ or } x=\pm3", r"x=\pm2", r"x=0, x=2"],
+    ),
+    "two signs for another letter": ("Find all $x$.", "x=-2,0,2", [r"x=0, x=\pm2"], [r"x=0 \text{ or } y=\pm2"]),
     "a letter of the question": ("For a constant $c$ and $k$, find $f$ with $f(x)=xf(1)$.", "f(x)=cx", ["f(x)=cx"], ["f(x)=kx"]),
     "a letter of the text": ("There are n men and k women, with $x$ seats. How many?", "nx", ["xn"], ["kx"]),
     "segments": (r"Which segment is parallel to the line $\ell$?", r"\overline{AB}", [r"\overline{AB}"], [r"\overline{AC}"]),

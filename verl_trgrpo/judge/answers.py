@@ -240,8 +240,8 @@ def _read_list(parts: list[str]) -> Form:
         form = _read_value(part)
         # A plus-minus sign makes a list within the list: `1\pm\sqrt{5},-2` has three values. A set is one value.
         form = replace(form, last=None) if form.last else form  # of `x^2=2, 5` the 2 is not a value
-        flat = form.kind == "list" and form.name is None and not form.braces
-        items.extend(form.items if flat else [form])
+        flat = form.kind == "list" and not form.braces
+        items.extend([replace(each, name=form.name or each.name) for each in form.items] if flat else [form])
     found = Form("list", items=tuple(items))
     sets = any(form.items for form in items)
     names = {form.name if form.kind not in ("word", "relation") and (sets or form.items) else None for form in items}

@@ -27,9 +27,11 @@ def renamed(gold: str, answer: str, asked: Asked) -> Iterator[str]:
     if not asked.formulas or _SEGMENT.search(ours) or _SEGMENT.search(theirs):
         return
     free, free_too = _free(ours, asked), _free(theirs, asked)
-    if free == free_too or len(free) != len(free_too) or not 0 < len(free) <= _MOST or ours.strip() in free:
+    if len(free) != len(free_too) or not 0 < len(free) <= _MOST or ours.strip() in free:
         return
     for names in permutations(free):
+        if names == free_too:
+            continue
         names_of = dict(zip(free_too, names, strict=True))
         yield _NAME.sub(lambda match, by=names_of: by.get(match[0], match[0]), theirs)  # type: ignore[misc]
 

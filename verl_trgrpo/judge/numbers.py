@@ -20,7 +20,7 @@ _WHOLE = re.compile(rf"[-+]?[0-9]{{1,{_MAX_DIGITS}}}")  # -12
 _NUMBER = re.compile(
     r"(?P<sign>[-+]?)(?:"
     r" ?(?:(?P<whole>[0-9]+) )?(?P<top>-?[0-9]+)/(?P<bottom>-?[0-9]+)"
-    r"|(?P<before>[0-9]+\.(?P<plain>[0-9]*))(?:\\(?:overline|bar)(?P<period>[0-9]|\{[0-9]+\})|\((?P<round>[0-9]+)\)|\\ldots)"
+    r"|(?P<before>[0-9]*\.(?P<plain>[0-9]*))(?:\\(?:overline|bar)(?P<period>[0-9]|\{[0-9]+\})|\((?P<round>[0-9]+)\)|\\ldots)"
     rf"|(?P<mantissa>{_DECIMAL})(?:(?:\\times|\\cdot|\*|x){_POWER_OF_TEN.replace('NAME', 'a')}|[eE](?P<b>[-+]?[0-9]+))?"
     rf"|{_POWER_OF_TEN.replace('NAME', 'c')}"
     r")(?P<percent>\\?%)?"

@@ -13,7 +13,7 @@ from functools import lru_cache
 from verl_trgrpo.judge.arranged import arranged, parsed
 from verl_trgrpo.judge.parser import Tree, tokens_of
 from verl_trgrpo.judge.spelling import normalize, split_top_level
-from verl_trgrpo.judge.units import UNKNOWN, Unit, read_unit
+from verl_trgrpo.judge.units import UNKNOWN, Unit, number_in_words, read_unit
 
 _MAX_CHARS = 8000
 _MAX_FORMULAS = 200
@@ -39,17 +39,7 @@ _PLACES = (
     r"(?:decimal place|significant (?:figure|digit))s?|d\.p\.|(?:nearest|closest) (?:tenth|hundredth|thousandth|hundred|thousand"
     r"|ten|million|whole number|integer|cent|dollar|percent)"
 )
-_PLACE_NAMES = {
-    "integer": 0,
-    "whole number": 0,
-    "one": 1,
-    "tenth": 1,
-    "two": 2,
-    "hundredth": 2,
-    "three": 3,
-    "thousandth": 3,
-    "four": 4,
-}
+_PLACE_NAMES = ("integer", "tenth", "hundredth", "thousandth")
 _PLACES_ASKED = re.compile(
     r"\bto (?:the )?(?:nearest|closest) (integer|whole number|tenth|hundredth|thousandth)\b"
     r"|\b(?:to|correct to) \$?([1-6]|one|two|three|four)\$? (?:decimal places?|d\.p\.)",
@@ -266,8 +256,8 @@ def _pieces(formula: str) -> Iterator[str]:
 
 def _places(text: str) -> int | None:
     """Return the decimal places to which a question asks to round."""
-    asked = {(a or b).casefold() for a, b in _PLACES_ASKED.findall(text)}
-    found = {int(each) if each.isdigit() else _PLACE_NAMES[each] for each in asked}
+    asked = {(a or b).casefold().replace("whole number", "integer") for a, b in _PLACES_ASKED.findall(text)}
+    found = {_PLACE_NAMES.index(each) if each in _PLACE_NAMES else number_in_words(each) or int(each) for each in asked}
     return found.pop() if len(found) == 1 else None
 
 
