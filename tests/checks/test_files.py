@@ -40,6 +40,17 @@ def test_everything_that_is_named_must_exist(sound_run):
     assert missing_files(view_of(sound_run)) == []
 
 
+def test_the_similar_name_of_a_reward_file_is_shown(sound_run, tmp_path):
+    (tmp_path / "my_reward.py").touch()
+    [found] = missing_files(view_of(sound_run, f"reward.custom_reward_function.path={tmp_path}/my_rewrd.py"))
+    assert "did you mean my_reward.py?" in found.message
+
+
+def test_a_model_that_the_run_does_not_set_is_said_to_be_a_default(sound_run):
+    [found] = missing_files(view_of([word for word in sound_run if f"{MODEL}.path" not in word]))
+    assert found.where == f"{MODEL}.path" and "a default that the run does not set" in found.message
+
+
 def test_data_and_models_that_are_not_needed_here_are_not_checked(sound_run):
     wrong = [f"{MODEL}.path=/no/model", "data.train_files=/no/data.parquet"]
     found = missing_files(view_of(sound_run, *wrong, need_files=False))

@@ -1,11 +1,15 @@
 """One case for each row of the table of rules between settings."""
 
 import inspect
+import itertools
 import re
 
 import pytest
+import torch
+from omegaconf import OmegaConf
 from verl.trainer import main_ppo_v0
 from verl.trainer.ppo.ray_trainer import RayPPOTrainer
+from verl.utils.checkpoint.checkpoint_manager import BaseCheckpointManager
 
 from tests.checks.validation import already_set, summary
 from tests.conftest import composed
@@ -70,6 +74,11 @@ CASES = {
         ["trainer.save_freq=1", f"{ACTOR}.checkpoint.save_contents=[model]",
          f"{ACTOR}.checkpoint.load_contents=[model,optimizer]"],
         f"{ACTOR}.checkpoint.load_contents", ERROR, "load_contents=[model],",
+    ),
+    "critic_loads_what_is_not_saved": (
+        ["algorithm.adv_estimator=gae", "trainer.save_freq=1", "critic.checkpoint.save_contents=[model]",
+         "critic.checkpoint.load_contents=[extra]"],
+        "critic.checkpoint.load_contents", ERROR, "load_contents=[model],",
     ),
     "attention_of_parts": (
         [f"{ACTOR}.ulysses_sequence_parallel_size=2", "+actor_rollout_ref.model.override_config.attn_implementation=sdpa"],
@@ -253,3 +262,24 @@ def test_a_setting_without_what_it_needs_is_reported(name, tiny_run):
 @pytest.mark.parametrize("overrides", RIGHT)
 def test_settings_that_have_what_they_need_are_not(overrides):
     assert rule_findings(RunView(composed(overrides)), RULES) == []
+
+
+@pytest.mark.parametrize("section", [ACTOR, "critic"])
+def test_what_is_loaded_has_to_be_saved_for_every_pair(section, monkeypatch):
+    """Against veRL's own class; of a checkpoint in the format of Hugging Face, FSDP reads nothing back."""
+    kinds = ("model", "optimizer", "extra", "hf_model")
+    contents = [None, *(list(some) for size in range(5) for some in itertools.combinations(kinds, size))]
+    run = composed(["trainer.save_freq=1", "algorithm.adv_estimator=gae"])
+    for asked in ("get_rank", "get_world_size"):
+        monkeypatch.setattr(torch.distributed, asked, lambda: 0)
+    rules = [rule for name, rule in RULES.items() if "loads_what_is_not_saved" in name]
+    for save, load in itertools.product(contents, contents):
+        checkpoint = {"save_contents": save, "load_contents": load}
+        OmegaConf.update(run.config, f"{section}.checkpoint", checkpoint)
+        found = {finding.where for rule in rules for finding in rule.findings(RunView(run))}
+        manager = BaseCheckpointManager(torch.nn.Linear(1, 1), None, checkpoint_config=checkpoint)
+        fails = any(
+            getattr(manager, f"should_load_{kind}") and not getattr(manager, f"should_save_{kind}")
+            for kind in kinds[:3]
+        )
+        assert (f"{section}.checkpoint.load_contents" in found) == fails, checkpoint

@@ -32,6 +32,22 @@ def test_the_first_page_names_the_folders_that_a_user_looks_for(folder):
     assert re.search(rf"^\| `{folder}/` \| .{{20,}} \|$", readme, re.MULTILINE) and (DOCS.parent / folder).is_dir()
 
 
+def test_the_first_page_has_the_numbers_of_the_pages_that_own_them():
+    pages = ("README.md", "docs/results.md", "docs/math_reward.md")
+    readme, results, judge = ((DOCS.parent / page).read_text() for page in pages)
+    table = readme.partition("## Does it help?")[2].partition("## Algorithms")[0]
+    numbers = re.findall(r"[-+]?0\.\d{2,3}", table)
+    assert len(numbers) > 8 and [number for number in numbers if number not in results] == []
+    counts = re.findall(r"^\| all \|(.*)\|$", judge, re.MULTILINE)
+    assert len(counts) == 2
+    for row in counts:
+        right, wrong, other, others = (map(int, cell.split(" of ")) for cell in row.split("|"))
+        for paid, of in (right, other):
+            assert f"{100 * paid / of:.0f} %" in readme
+        (paid, of), (more, _) = wrong, others
+        assert f"{paid} of {of}" in readme and re.search(rf"\b{more}\b", readme)
+
+
 @pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md"])
 def test_links_of_pages_outside_the_site_lead_somewhere(page):
     links = re.findall(r"\]\((?!https?://)([^)#]+)", (DOCS.parent / page).read_text())

@@ -4,6 +4,7 @@ import io
 import json
 
 import pytest
+from matplotlib.figure import Figure
 
 from tests.compare.files import generation, write_generations, write_steps
 from tests.launch.launching import composed, save_checkpoint
@@ -11,7 +12,7 @@ from verl_trgrpo.cli.main import main
 from verl_trgrpo.compare.arms import read_runs
 from verl_trgrpo.compare.finished import CompareOptions, compare_finished
 from verl_trgrpo.compare.page import ReportOptions, write_report
-from verl_trgrpo.compare.plots import curves, plot_run
+from verl_trgrpo.compare.plots import _draw_abandoned, curves, plot_run
 from verl_trgrpo.evaluation.checkpoint import model_card
 from verl_trgrpo.launch.train import TrainingFailedError, launch
 from verl_trgrpo.runs.metrics import MEAN_REWARD, read_run
@@ -77,6 +78,16 @@ def test_the_branch_is_drawn_beside_the_curve(went_back, tmp_path):
         plot_run(steps, tmp_path / f"{len(left)}.png", "t", abandoned=left).read_bytes() for left in ([], abandoned)
     ]
     assert pictures[0] != pictures[1]
+
+
+def test_an_explosion_that_was_left_does_not_flatten_the_curves():
+    axis = Figure().subplots()
+    axis.plot([1, 2, 3], [0.3, 0.4, 0.3])
+    _draw_abandoned(axis, [])
+    height = axis.get_ylim()
+    _draw_abandoned(axis, [[(2.0, 0.3), (3.0, 40.0)], [(3.0, 0.35)]], "abandoned steps")
+    assert axis.get_ylim()[1] - axis.get_ylim()[0] == pytest.approx(3 * (height[1] - height[0]))
+    assert axis.get_legend_handles_labels()[1] == ["abandoned steps"]
 
 
 @pytest.mark.parametrize(("step", "accuracy"), [(60, "0.550"), (80, "0.550"), (89, "0.550"), (120, "0.050")])

@@ -400,8 +400,8 @@ def test_the_command_judges_a_file_of_verls_logger(tmp_path, capsys):
     path, sound = tmp_path / "metrics.jsonl", {"critic/score/mean": 0.1, "actor/grad_norm": 0.5}
     assert main(logged(path, [sound] * 3)) == 0
     output = capsys.readouterr().out
-    assert output.startswith("3 steps, the last is 3: no signals; not judged: validation (")
-    assert "calculate_log_probs=True" in output and "only 3 steps" in output
+    assert output.startswith("3 steps, the last is 3: no signals; not judged: learning rate")
+    assert "validation (" in output and "calculate_log_probs=True" in output and "only 3 steps" in output
     # veRL writes NaN as null; the last line is still being written.
     lost = sound | {"actor/grad_norm": None}
     assert main(logged(path, [sound] * 3 + [lost] * 2, tail='{"step": 6, "da')) == 1

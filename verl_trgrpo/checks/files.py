@@ -10,6 +10,7 @@ from pathlib import Path
 from omegaconf import ListConfig
 
 from verl_trgrpo.checks.view import CRITIC, DATA, DATA_SET, TOKENIZER, RunView
+from verl_trgrpo.common.files import not_there
 from verl_trgrpo.common.findings import Finding, Level
 from verl_trgrpo.common.foreign import ForeignFileError, check_model_directory
 from verl_trgrpo.common.import_path import EXTERNAL_MODULES, OWN_MODULE_FIX, external_modules
@@ -58,7 +59,8 @@ def missing_files(view: RunView) -> list[Finding]:
     for key, fix in fixes.items():
         name = view[key]
         if isinstance(name, str) and looks_local(name) and not Path(name).expanduser().is_dir():
-            findings.append(view.finding(key, f"is not a directory; {fix.format(key)}", level))
+            whose = "" if key in view.changed else ", a default that the run does not set"
+            findings.append(view.finding(key, f"is not a directory{whose}; {fix.format(key)}", level))
     key = "trainer.default_local_dir"
     if isinstance(view[key], str) and Path(view[key]).is_file():
         findings.append(view.finding(key, "is a file; name a directory"))
@@ -74,8 +76,10 @@ def missing_files(view: RunView) -> list[Finding]:
         if not isinstance(place, str) or not place or "://" in place.removeprefix("pkg://"):
             continue
         module = place.removeprefix("pkg://")
-        if not (_importable(module) if module != place else Path(place).expanduser().is_file()):
+        if module != place and not _importable(module):
             findings.append(view.finding(key, f"does not exist; correct the path, or remove {key}"))
+        elif module == place and not Path(place).expanduser().is_file():
+            findings.append(Finding.error(key, f"{key}={not_there(Path(place), f'correct the path, or remove {key}')}"))
     return findings + _resume_path_findings(view)
 
 

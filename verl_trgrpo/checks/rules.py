@@ -66,6 +66,16 @@ def _replaced_size(key: str, used: str = "True") -> Rule:
     return Rule(key, f"{key}_per_gpu is not None or actor.use_dynamic_bsz", reason, f"{key} and ({used})", v1=True)
 
 
+def _saved(section: str, used: str) -> Rule:
+    """Return a rule for what a checkpoint of a model has to have; of weights for Hugging Face, veRL reads none back with FSDP."""
+    asked, there = (f"{section}.checkpoint.{which}_contents" for which in ("load", "save"))
+    kinds, held = (f"{{*({key} if {key} is not None else ('model', 'optimizer', 'extra'))}}" for key in (asked, there))
+    return Rule(
+        asked, f"{kinds} - {{'hf_model'}} <= {held}",
+        f"a checkpoint has {{{there}}} alone, so a run that resumes fails; set <{asked}>={{= {there}}}, or save what is loaded",
+        asked=f"trainer.resume_mode != 'disable' and trainer.save_freq > 0 and {used}")  # fmt: skip
+
+
 def _same_length(rollout: str, data: str) -> Rule:
     """Return the rule of a length that veRL reads in two places."""
     reason = "with {DATA} veRL's rollout cuts at another length than the rest of the run; set <DATA>={= KEY}, and remove <KEY>"
@@ -125,11 +135,8 @@ RULES = {
         "micro-batches are cut by tokens without padding, and each is padded to its longest sequence, to several times "
         "{actor.ppo_max_token_len_per_gpu}; set <actor.use_dynamic_bsz>=false <actor.ppo_micro_batch_size_per_gpu>=1 "
         f"{_FIXED}"),
-    "loads_what_is_not_saved": Rule(
-        "actor.checkpoint.load_contents", "{*actor.checkpoint.load_contents} <= {*actor.checkpoint.save_contents}",
-        "a checkpoint has {actor.checkpoint.save_contents} alone, so a run that resumes fails; set "
-        "<actor.checkpoint.load_contents>={= actor.checkpoint.save_contents}, or save what is loaded",
-        asked="trainer.resume_mode != 'disable' and trainer.save_freq > 0 and actor.checkpoint.load_contents"),
+    "loads_what_is_not_saved": _saved("actor", "True"),
+    "critic_loads_what_is_not_saved": _saved("critic", "needs_critic"),
     "attention_of_parts": Rule(
         "actor.ulysses_sequence_parallel_size", "model.override_config.attn_implementation in (None, 'flash_attention_2')",
         "this attention does not split sequences, so the loss would silently be wrong; set "

@@ -25,9 +25,9 @@ class PreviewOptions(RunOptions, Options):
     Args:
         prompts: number of training prompts.
         samples: responses to each prompt.
-        rare_tokens: rare tokens (p < 0.25) to replace by likely ones, to see which decide the reward; 0 for none. Each costs 16
+        rare_tokens: rare tokens (p < 0.25) to replace by likely ones, to see which decide the reward; 0 for none. Each needs 16
             continuations.
-        reward: data source whose reward scores the rows whose own data source has none.
+        reward: data source whose reward scores rows of data sources without a reward.
     """
 
     prompts: Annotated[int, "[1, inf)"] = 4

@@ -248,18 +248,7 @@ def health(options: HealthOptions) -> int:
     for branch in abandoned:
         show(f"left    {branch.text}, before which the run went back")
     for finding in findings:
-        state = (
-            "note  "
-            if finding.signal.note
-            else "machine"
-            if finding.signal.machine and finding.stands
-            else "active"
-            if finding.stands
-            else "lasted"
-            if finding.lost
-            else "ended "
-        )
-        show(f"{state}  {finding.message}")
+        show(f"{finding.state:<6}  {finding.message}")
         if finding.stands or finding.lost:
             show(f"        {finding.remedy}")
     from verl_trgrpo.memory.growth import coming_wall

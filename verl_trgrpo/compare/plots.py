@@ -135,7 +135,6 @@ def plot_run(
     figure, axes = _new_figure((10.5, 1.2 + 2.9 * len(panels) / 2), [head for head, _ in panels], columns=2)
     figure.suptitle(as_label(title))
     for axis, (_, lines) in zip(axes, panels, strict=True):
-        _draw_abandoned(axis, [_finite(branch.steps, metric) for metric in lines.values() for branch in abandoned])
         for number, (label, metric) in enumerate(lines.items()):
             points = series(steps, metric)
             axis.plot([step for step, _ in points], [value for _, value in points], **_line_style(number), label=label)
@@ -144,6 +143,7 @@ def plot_run(
             if math.isfinite(highest := axis.dataLim.ymax):
                 axis.set_ylim(0, 1.35 * highest or 1)  # room for the legend
             axis.legend(loc="upper right", fontsize=9)
+        _draw_abandoned(axis, [_finite(branch.steps, metric) for metric in lines.values() for branch in abandoned])
     axes[0].set_ylim(0, 1)
     if len(panels) > 4:
         _finish_weights(axes[3], steps, weight_range)
@@ -154,12 +154,19 @@ def plot_run(
     return path
 
 
-def _draw_abandoned(axis: Any, branches: Sequence[list[tuple[float, float]]]) -> None:
-    """Draw the points of abandoned branches as they would have gone on, behind the curves and in grey."""
-    for points in branches:
-        axis.plot(
-            [step for step, _ in points], [value for _, value in points], ".-", color="0.75", zorder=1, linewidth=0.9
-        )
+def _draw_abandoned(axis: Any, branches: Sequence[list[tuple[float, float]]], label: str = "") -> None:
+    """Draw the points of abandoned branches as they would have gone on, behind the curves and in grey.
+
+    What is far from the curves, as after an explosion, is outside of the picture: the axis has at most three times their height.
+    """
+    if not any(branches):
+        return
+    low, high = axis.get_ylim()
+    for number, points in enumerate(filter(None, branches)):
+        steps, values = zip(*points, strict=True)
+        axis.plot(steps, values, ".-", color="0.75", zorder=1, linewidth=0.9, label="" if number else label)
+    lowest, highest = axis.get_ylim()
+    axis.set_ylim(max(lowest, 2 * low - high), min(highest, 2 * high - low))
 
 
 def _shade_signals(figure: Any, axes: Sequence[Any], steps: Sequence[Step], lines: list[str]) -> None:
@@ -230,12 +237,12 @@ def _plot(title: str, y_label: str, drawn: Sequence[Curve]) -> bytes:
     axis.set_ylabel(y_label)
     for curve in drawn:
         look = _line_style(curve.number)
-        _draw_abandoned(axis, curve.abandoned)
         for _, points in curve.runs.items() if curve.runs.shape[1] > 1 else []:
             axis.plot(points.dropna(), ".-", color=look["color"], markersize=2, linewidth=0.7, alpha=0.55)
         ends = (curve.mean - curve.half_width, curve.mean + curve.half_width)
         axis.fill_between(curve.mean.index, *ends, color=look["color"], alpha=0.13, linewidth=0)
         label = f"{as_label(curve.label)} ({count_of(curve.counted, 'seed')})"
         axis.plot(curve.mean, **look, linewidth=2.2, markevery=max(1, len(curve.mean) // 12), label=label)
+    _draw_abandoned(axis, [points for curve in drawn for points in curve.abandoned], "abandoned steps")
     figure.legend(loc="outside lower center", ncols=2, fontsize=9.5, frameon=False)
     return _as_png(figure)

@@ -39,13 +39,13 @@ class CheckOptions(Options):
     """Files to check.
 
     Args:
-        train: files to train on (.parquet, .json, .jsonl), or patterns in quotes, as veRL takes them.
+        train: files to train on (.parquet, .json, .jsonl), or patterns in quotes, as in data.train_files.
         test: files to test on, or patterns.
         tokenizer: local directory of a model; prompt lengths are then in tokens of its chat template.
         template: NAME=VALUE options of the chat template, as in data.apply_chat_template_kwargs.
         max_prompt_length: limit in tokens; needs the tokenizer.
         prompt_key: column of the prompts, veRL's data.prompt_key.
-        reward: data source whose reward scores the rows whose own data source has none.
+        reward: data source whose reward scores rows of data sources without a reward.
         no_rewards: do not check that each data source has a reward, and that a response with the ground truth gets full
             marks.
         strict: warnings give exit code 1, too.

@@ -30,20 +30,20 @@ class EvalOptions(Options):
     Args:
         model: run directory, whose latest checkpoint is taken, one of its global_step_N, Hugging Face directory, or name on
             the hub.
-        data: test files (.parquet, .json, .jsonl), or patterns in quotes, as veRL takes them.
+        data: test files (.parquet, .json, .jsonl), or patterns in quotes, as in data.val_files.
         preset: sampling of a protocol, greedy or one that a task brings (docs/evaluation.md); the next four override it.
         k: samples per prompt.
         temperature: 0 is greedy, which allows one sample only.
         top_p: nucleus sampling, above 0 and at most 1.
-        max_tokens: of a response; observations count, too.
-        seed: of sampling, of the limit and of the intervals.
+        max_tokens: tokens of a response, observations included.
+        seed: for sampling, the limit and the intervals.
         limit: at most this many rows of each file, drawn with the seed; all if left out.
         out: directory for responses and report; runs/eval/MODEL-PRESET if left out.
         tensor_parallel: accelerators that share one copy of the model.
         agent: KEY=VALUE settings of the agent loop of the rows, as in actor_rollout_ref.rollout.custom.
         template: NAME=VALUE options of the chat template, as in data.apply_chat_template_kwargs; if left out, those of the run
             that made the checkpoint.
-        reward: data source whose reward scores the rows whose own data source has none.
+        reward: data source whose reward scores rows of data sources without a reward.
     """
 
     model: str

@@ -12,34 +12,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from verl_trgrpo.runs.alarms import START, Column
-from verl_trgrpo.runs.history import REWARDS, STEP_TIME, VALIDATION, History
-from verl_trgrpo.runs.metrics import EQUAL_GROUPS, MEAN_REWARD, NO_ANSWER, TRAIN_ACCURACY, Step
+from verl_trgrpo.runs.history import History
+from verl_trgrpo.runs.metrics import MEAN_REWARD, Step
 from verl_trgrpo.runs.signals import SIGNALS, Signal
 
 _LOST, _LOST_STEPS = 0.1, 3  # what came and went counts if it took this share of the steps, and this many
 _SHOWN = 9  # last sick values, whose median is shown
 _SOURCE, _REWARD = r"val-\w+/(.+)/[^/]+/mean@\d+", r"critic/(rewards|acc)/mean"  # whose numbers are another metric's
-
-_WANTED = {
-    "reward": REWARDS,
-    "validation (none is logged)": VALIDATION,
-    "accuracy, and parts of the reward": rf"{TRAIN_ACCURACY}|critic/reward/.+/mean",
-    "gradient": r"actor/grad_norm",
-    "learning rate": r"actor/lr",
-    "entropy": r"actor/entropy(_loss)?",
-    "KL": r"actor/(kl_loss|reward_kl_penalty|ppo_kl)|critic/kl",
-    "loss": r"actor/(pg_)?loss",
-    "tokens that are clipped": r"actor/(pg_clipfrac|tr_zero_grad_frac)",
-    "groups with equal rewards": EQUAL_GROUPS,
-    "responses without an answer": NO_ANSWER,
-    "responses that are aborted": r"response/aborted_ratio",
-    "prompts that are cut": r"prompt_length/clip_ratio",
-    "length of responses": r"response_length/mean",
-    "responses that are cut off": r"critic/cut_off_frac|response_length/clip_ratio",
-    "time of a step": STEP_TIME,
-    "memory of the host": r"perf/cpu_memory_used_gb",
-    "rollout against training (actor_rollout_ref.rollout.calculate_log_probs=True)": r"training/rollout_.*|rollout_corr/.*",
-}
 
 
 @dataclass(frozen=True)
@@ -70,6 +49,13 @@ class Observation:
         source, its = (re.sub(_REWARD, MEAN_REWARD, re.sub(_SOURCE, r"\1", each.metric)) for each in (self, other))
         at_once = self.first <= other.last + 1 if self.metric.startswith("val-") else self.first <= other.first + 1
         return source == its and at_once and self.is_sick <= other.is_sick
+
+    @property
+    def state(self) -> str:
+        """Return the word of the `health` command for it."""
+        if self.signal.note or (self.signal.machine and self.stands):
+            return "note" if self.signal.note else "machine"
+        return "active" if self.stands else "lasted" if self.lost else "ended"
 
     @property
     def is_sick(self) -> bool:
@@ -118,10 +104,10 @@ def is_known(steps: Sequence[Step]) -> bool:
 
 def unjudged(steps: Sequence[Step]) -> list[str]:
     """Return what cannot be judged in a run, and why."""
-    history = History(steps)
-    logged = {
-        what: any(len(history.column(name)[0]) for name in history.metrics(kind)) for what, kind in _WANTED.items()
-    }
+    history, logged = History(steps), dict[str, bool]()
+    for row in SIGNALS:
+        found = any(len(history.column(name)[0]) for name in history.metrics(row.metrics))
+        logged[row.quantity] = logged.get(row.quantity, not row.quantity) or found
     few = [f"small changes (only {len(steps)} steps)"] * (len(steps) < 3 * START)
     return [what for what, found in logged.items() if not found] + few
 

@@ -52,7 +52,7 @@ def register_reward(
     which veRL imports everywhere.
 
     Args:
-        data_sources: one or more names, in which `*` stands for any characters (`kk_*ppl`).
+        data_sources: one or more names, in which `*` matches any characters (`kk_*ppl`).
         reference_response: returns a response that states a given ground truth and must get full marks. `verl-trgrpo data
             check` scores it; without it, it tries the usual forms (boxed, answer tags).
         mismatch: of the text of a prompt, its ground truth and extra_info, returns why this cannot be the ground truth of the
@@ -171,7 +171,7 @@ def guessed_reward(data_source: Any, default: str | None = None) -> str:
 
 
 def known_data_sources() -> tuple[str, ...]:
-    """Return the registered names and those of other projects, sorted; `*` stands for any characters."""
+    """Return the registered names and those of other projects, sorted; `*` matches any characters."""
     return tuple(sorted({*_known.rewards, *_known.foreign} - {""}))
 
 

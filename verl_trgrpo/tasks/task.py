@@ -121,7 +121,7 @@ class Task:
     """A task.
 
     Args:
-        rewards: scoring by data source, in whose name ``*`` stands for any characters.
+        rewards: scoring by data source, in whose name ``*`` matches any characters.
         foreign: scoring by names that other projects write, regardless of case, hyphens and underscores; the first pattern that
             matches decides. A reward that is registered under one of them takes precedence.
         builders: by the word of ``verl-trgrpo data build``.

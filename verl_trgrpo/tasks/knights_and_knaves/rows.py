@@ -76,8 +76,8 @@ class KkOptions(BuilderOptions):
         paper: the paper's merge in place of `people`, `train` and `test`: 900 train and 100 test puzzles with each of 3 to
             7 people; from files or the hub fewer, if repeated puzzles leave fewer.
         source: generate (needs no network), hf (the public data set on the Hugging Face hub, licence CC BY-NC-SA 4.0), or
-            a .jsonl, .jsonl.gz, .json, .parquet or .arrow file in its format; a directory stands for its files, and if it has
-            directories train and test for both. Other files in it are a warning.
+            a .jsonl, .jsonl.gz, .json, .parquet or .arrow file in its format, or a directory with such files, or with
+            directories train and test of such files. Other files are a warning.
     """
 
     people: tuple[int, ...] = ()

@@ -110,8 +110,8 @@ class SearchQaOptions(BuilderOptions):
             golden_answers, id) as nq/train.jsonl, nq/test.jsonl and so on, or with the files of NQ-open, HotpotQA,
             2WikiMultihopQA and MuSiQue in nq, hotpotqa, 2wikimultihopqa and musique; also .jsonl.gz, .json, .parquet and .arrow.
         limit: at most this many questions of each set, drawn with the seed; all if left out.
-        train_sets: sets to train on; no name for no train file.
-        test_sets: sets to test on; no name for no test file.
+        train_sets: sets to train on; without a name no train file is written.
+        test_sets: sets to test on; without a name no test file is written.
         val_per_set: also write val.parquet with this many test questions of each set, drawn with the seed, for frequent
             validation.
     """
