@@ -138,11 +138,7 @@ class RunView:
 
     @cached_property
     def resolved(self) -> Any:
-        """Return the configuration in plain types.
-
-        Raises:
-            OmegaConfBaseException: a reference leads nowhere.
-        """
+        """Return the configuration in plain types; OmegaConf raises where a reference leads nowhere."""
         return OmegaConf.to_container(self.config, resolve=True, throw_on_missing=False)
 
     @property

@@ -24,6 +24,7 @@ from verl_trgrpo.data.prompts import TOOLS
 from verl_trgrpo.runs.keys import AGENT, CORRECTION, LOSS, MANAGER, REWARD, selected
 
 _SAMPLER = "trainer.v1.sampler.custom_sampler"
+_CHECKPOINTS = "verl.utils.checkpoint.checkpoint_manager:BaseCheckpointManager"
 _V1 = "verl.trainer.ppo.v1.trainer_base"
 
 
@@ -98,16 +99,10 @@ def compared_names(place: str, attribute: str) -> frozenset[str]:
         return frozenset()
     found: set[str] = set()
     for node in ast.walk(tree):
-        if isinstance(node, ast.Compare) and attribute in (
-            getattr(node.left, "attr", ""),
-            getattr(node.left, "id", ""),
-        ):
-            found.update(
-                each.value
-                for right in node.comparators
-                for each in ast.walk(right)
-                if isinstance(each, ast.Constant) and isinstance(each.value, str)
-            )
+        sides = [node.left, *node.comparators] if isinstance(node, ast.Compare) else []
+        if any(attribute in (getattr(each, "attr", ""), getattr(each, "id", "")) for each in sides):
+            constants = (each for side in sides for each in ast.walk(side) if isinstance(each, ast.Constant))
+            found.update(each.value for each in constants if isinstance(each.value, str))
     return frozenset(found)
 
 
@@ -177,20 +172,6 @@ def _devices(_config: DictConfig, _key: str) -> Iterable[str]:
     return {each().device_name for each in platforms}
 
 
-def _contents(_config: DictConfig, key: str) -> Iterable[str]:
-    from verl.utils.checkpoint.checkpoint_manager import BaseCheckpointManager
-
-    source = ast.parse(textwrap.dedent(inspect.getsource(BaseCheckpointManager)))
-    attribute = f"checkpoint_{key.rpartition('.')[2]}"
-    return {
-        str(node.left.value)
-        for node in ast.walk(source)
-        if isinstance(node, ast.Compare) and isinstance(node.left, ast.Constant)
-        for right in node.comparators
-        if getattr(right, "attr", "") == attribute
-    }
-
-
 def _managers(config: DictConfig, key: str) -> Iterable[str]:
     place = selected(config, f"{MANAGER}.source"), selected(config, f"{MANAGER}.module.path")
     if place[0] != "register" and place != ("importlib", OWN_MANAGER):
@@ -246,7 +227,8 @@ _NAMES: dict[str, Callable[[DictConfig, str], Iterable[Any]]] = {
         mode for _, mode in _registry("verl.workers.rollout.base:_ROLLOUT_REGISTRY")(config, key)
     },
     "*.checkpoint_engine.backend": _backends,
-    "*.checkpoint.*_contents": _contents,
+    "*.checkpoint.save_contents": _compared(_CHECKPOINTS, "checkpoint_save_contents"),
+    "*.checkpoint.load_contents": _compared(_CHECKPOINTS, "checkpoint_load_contents"),
     "trainer.resume_mode": _compared(f"{_V1}:PPOTrainer._load_checkpoint", "resume_mode"),
 }
 
