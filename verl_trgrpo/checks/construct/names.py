@@ -7,6 +7,7 @@ import importlib
 import importlib.util
 import inspect
 import textwrap
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from fnmatch import fnmatch
 from functools import cache, partial
@@ -111,22 +112,36 @@ def compared_names(place: str, attribute: str) -> frozenset[str]:
 
 
 @cache
-def registered_in_source(package: str, registry: str) -> dict[str, str]:
-    """Return the names under which decorators in a package's source register classes, and the folder of each.
+def registered_in_source(package: str, registry: str) -> dict[str, list[tuple[str, ast.ClassDef]]]:
+    """Return the names under which decorators in a package's source register classes, and folder and class of each.
 
     Modules that cannot be imported here count too.
     """
     found = importlib.util.find_spec(package)
-    names: dict[str, str] = {}
+    names = defaultdict[str, list[tuple[str, ast.ClassDef]]](list)
     for folder in found.submodule_search_locations or () if found else ():
         for file in sorted(Path(folder).rglob("*.py")):
             for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
-                for call in getattr(node, "decorator_list", ()):
+                if not isinstance(node, ast.ClassDef):
+                    continue
+                for call in node.decorator_list:
                     if isinstance(call, ast.Call) and ast.unparse(call.func) == f"{registry}.register":
                         given = [*call.args, *(word.value for word in call.keywords if word.arg == "backend")]
                         strings = (each for part in given for each in ast.walk(part) if isinstance(each, ast.Constant))
-                        names |= {str(each.value): file.parent.name for each in strings}
-    return names
+                        for each in strings:
+                            names[str(each.value)].append((file.parent.name, node))
+    return dict(names)
+
+
+def parameters_in_source(package: str, registry: str, name: str) -> frozenset[str] | None:
+    """Return the parameters of the classes that are registered under a name; None where one does not say."""
+    found: set[str] = set()
+    for _, node in registered_in_source(package, registry).get(name, ()):
+        makers = [each for each in node.body if isinstance(each, ast.FunctionDef) and each.name == "__init__"]
+        if not makers or makers[0].args.kwarg:
+            return None
+        found.update(each.arg for each in (*makers[0].args.args, *makers[0].args.kwonlyargs))
+    return frozenset(found) or None
 
 
 def _engines(config: DictConfig, key: str) -> Iterable[str]:
@@ -135,7 +150,8 @@ def _engines(config: DictConfig, key: str) -> Iterable[str]:
 
     from verl_trgrpo.runs.readers import hints_of, located
 
-    known = registered_in_source("verl.workers.engine", "EngineRegistry")
+    classes = registered_in_source("verl.workers.engine", "EngineRegistry")
+    known = {name: folder for name, found in classes.items() for folder, _ in found}
     owner = located(str(selected(config, f"{key.rpartition('.')[0]}._target_")))
     own = getattr(owner, "strategy", None) if hints_of(owner) else None
     registered = [name for engines in EngineRegistry._engines.values() for name in engines]
@@ -231,7 +247,6 @@ _NAMES: dict[str, Callable[[DictConfig, str], Iterable[Any]]] = {
     },
     "*.checkpoint_engine.backend": _backends,
     "*.checkpoint.*_contents": _contents,
-    "data.truncation": _compared("verl.utils.torch_functional:postprocess_data", "truncation"),
     "trainer.resume_mode": _compared(f"{_V1}:PPOTrainer._load_checkpoint", "resume_mode"),
 }
 
