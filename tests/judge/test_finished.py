@@ -120,6 +120,10 @@ ASKED = {
     "a circle": (
         "Write the equation of the circle in standard form.", "(x-1)^2+(y-2)^2=9", ["(y-2)^2+(x-1)^2=9"], ["x^2+y^2-2x-4y=4"],
     ),
+    "a line": (
+        "What is the equation of the line in standard form?", "2x-y=-3", ["-3=2x-y", "y-2x=3", "2x-y+3=0"], ["y=2x+3", "2x=y-3"],
+    ),
+    "a line in any form": ("What is the equation of the line?", "2x-y=-3", ["y=2x+3"], []),
     "a circle in any form": ("What is the equation of the circle?", "(x-1)^2+(y-2)^2=9", ["x^2+y^2-2x-4y=4"], []),
     "a polynomial in standard form": (
         "Write the polynomial $(x-1)^2-2$ in standard form.", "x^2-2x-1", ["-1-2x+x^2"], ["(x-1)^2-2", "x(x-2)-1"],

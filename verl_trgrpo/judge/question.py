@@ -65,6 +65,7 @@ _WORDINGS = {
         r"\bvertex form\b", r"\bcomplet(?:e|ing) the square\b", r"\bin the form \$[^$]{0,40}\)\^\{?2\}? ?[+-]",
         r"\b(?:circle|ellipse|hyperbola|parabola)\b[^?!]{0,120}\bstandard form\b",
     ),
+    "a line in standard form": (r"\bline\b[^?!]{0,120}\bstandard form\b",),
     "partial fractions": (r"\bpartial[- ]fractions?\b",),
     "simplified": (r"\bsimplif(?:y|ied)\b", r"\bsimplest (?:radical )?form\b"),
     "rationalized": (r"\brationali[sz]e", r"\brational denominator\b"),

@@ -35,7 +35,8 @@ def is_left_unsolved(golds: Sequence[str], text: str, given: Sequence[Form], que
     relation = arrangement(text)
     if relation is None or relation[0] not in _RELATIONS:
         return False
-    if not ((wanted and "solved" in question.asks) or _occurs_in(relation, question)):
+    asked = question.asks & {"solved"} if wanted else question.asks & {"a line in standard form"}
+    if not (asked or _occurs_in(relation, question)):
         return False
     if wanted:
         return wanted.isdisjoint(_solved_for(text))
