@@ -41,7 +41,7 @@ def tables(record: Path = RECORD) -> str:
 
 def _table(about: dict[str, Any], cases: Sequence[dict[str, Any]]) -> Iterator[str]:
     looked_at = (
-        f"It has been looked at since {about['looked_at']}; figures of later commits say nothing new."
+        f"Its cases were looked at in {about['looked_at']}, so it measures no later commit."
         if about["looked_at"]
         else ""
     )

@@ -7,6 +7,7 @@ import pytest
 from tests.checks.validation import summary
 from tests.conftest import composed
 from verl_trgrpo.checks import constructed
+from verl_trgrpo.checks.construct.options import processor_options
 from verl_trgrpo.checks.construct.sections import _validate_config_findings
 from verl_trgrpo.checks.constructed import constructed_findings, name_findings
 from verl_trgrpo.checks.files import model_findings
@@ -221,6 +222,43 @@ def test_options_of_a_model_that_is_not_here_are_not_checked(sound_run):
     assert findings(sound_run, f"{MODEL}.path=org/model", f"++{CONFIG}.attn_implementation=eager") == []
 
 
+def test_an_option_of_pictures_has_no_reader_without_a_processor(sound_run):
+    [found] = findings(sound_run, "+data.mm_processor_kwargs.max_pixels=1000")
+    assert found.where == "data.mm_processor_kwargs.max_pixels" and found.level is Level.WARNING
+
+
+def test_the_options_of_a_processor_are_those_of_its_parts():
+    from transformers import AutoTokenizer, CLIPProcessor
+    from transformers.models.clip.image_processing_pil_clip import CLIPImageProcessorPil
+
+    known = processor_options(CLIPProcessor(CLIPImageProcessorPil(), AutoTokenizer.from_pretrained(CHECKPOINT)))
+    assert {"crop_size", "do_resize", "fps", "images_kwargs", "sampling_rate"} <= known and "nosuch" not in known
+
+
+def test_an_option_of_the_checkpoint_engine_is_a_parameter_of_it(sound_run):
+    engine = f"{ROLLOUT}.checkpoint_engine.engine_kwargs"
+    assert findings(sound_run, f"+{engine}.naive.is_master=true") == []
+    found = findings(sound_run, f"+{engine}.naive.is_mastr=true", f"+{engine}.nccl.rebuild_group=true")
+    assert summary(found) == [(f"{engine}.nccl", Level.WARNING), (f"{engine}.naive.is_mastr", Level.WARNING)]
+    assert f"did you mean {engine}.naive.is_master?" in found[1].message
+    nccl = [
+        f"{ROLLOUT}.checkpoint_engine.backend=nccl",
+        f"+{engine}.nccl.rebuild_group=true",
+        f"+{engine}.nccl.nosuch=1",
+    ]
+    assert f"{engine}.nccl.nosuch" in [each.where for each in findings(sound_run, *nccl)]
+
+
+def test_the_context_of_a_model_that_is_not_here_refuses_nothing(sound_run):
+    """veRL raises max_num_batched_tokens to the context, which its frozen section refuses."""
+    given = [f"{ROLLOUT}.enable_chunked_prefill=false", f"{ROLLOUT}.max_num_batched_tokens=256"]
+    [here] = findings(sound_run, *given)
+    [away] = findings(sound_run, *given, f"{MODEL}.path=org/model")
+    assert (here.level, away.level) == (Level.ERROR, Level.NOT_CHECKED) and away.where == here.where
+    [short] = findings(sound_run, *given, f"{MODEL}.path=org/model", f"{ROLLOUT}.max_num_batched_tokens=50")
+    assert short.level is Level.ERROR
+
+
 MISSPELT = {
     "trainer.logger": ("[console,wandbb]", "wandb"), f"{ROLLOUT}.name": ("vlm", "vllm"),
     f"{ACTOR}.strategy": ("fdsp", "fsdp"), f"{ACTOR}.optim.optimizer": ("AdmW", "AdamW"),
@@ -230,7 +268,7 @@ MISSPELT = {
     f"{ACTOR}.policy_loss.loss_mode": ("gspoo", "gspo"), f"{ACTOR}.kl_loss_type": ("low_var_k", "correct"),
     "algorithm.kl_penalty": ("abss", "correct"), f"{ROLLOUT}.multi_turn.format": ("hermess", "hermes"),
     "distillation.distillation_loss.loss_mode": ("forward_kl_topp", "forward_kl_topk"),
-    "trainer.resume_mode": ("yes", "auto"), "data.truncation": ("both", "middle"), f"{ROLLOUT}.mode": ("asynch", "async"),
+    "trainer.resume_mode": ("yes", "auto"), f"{ROLLOUT}.mode": ("asynch", "async"),
     "trainer.device": ("gpu", "npu"), "trainer.v1.trainer_mode": ("colocated", "colocate_async"),
     f"{ROLLOUT}.checkpoint_engine.backend": ("nosuch", "naive"), f"{ROLLOUT}.agent.default_agent_loop": ("nosuch", "single_turn"),
     "transfer_queue.backend.storage_backend": ("SimpelStorage", "SimpleStorage"),

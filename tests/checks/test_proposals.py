@@ -8,12 +8,16 @@ from tests.checks import test_apart
 from tests.checks.test_batches import SOUND, batch_findings
 from tests.checks.test_rules import CASES
 from tests.checks.test_switches import CASES as SWITCHED
+from tests.checks.test_switches import GIVEN
 from tests.conftest import composed
+from verl_trgrpo.checks.algorithm import drift_findings
+from verl_trgrpo.checks.check import check
 from verl_trgrpo.checks.files import missing_files
 from verl_trgrpo.checks.rules import RULES
 from verl_trgrpo.checks.switches import SWITCHES
 from verl_trgrpo.checks.tables import rule_findings
 from verl_trgrpo.checks.view import RunView
+from verl_trgrpo.runs.compose import algorithm_settings
 
 _OVERRIDE = r"(?:\+\+?|~)?[a-z_][\w.]*=(?:\[[^\]]*\]|[^\s;,\[]*[^\s;,.)\[])"
 # "set A=1", "set A=1 B=2" and "use A=1": one proposal each; what follows ", or" is another.
@@ -53,26 +57,29 @@ def typed(overrides: list[str], more: list[str], replaced: str) -> list[str]:
     return [each for each in overrides if names(each) not in gone] + more
 
 
+def check_proposals(finding, overrides: list[str]) -> None:
+    """Type what a finding proposes: the finding goes, and no other place is reported."""
+    before = {each.where for each in with_word(overrides)}
+    for more, instead in proposals(finding.message):
+        after = with_word(typed(overrides, more, finding.where if instead else ""))
+        assert [each.message for each in after if each.message == finding.message or each.where not in before] == [], (
+            more
+        )
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_a_proposal_of_a_rule_holds(name, tiny_run):
-    overrides, key, _, _ = CASES[name]
-    overrides = [each.replace("{train}", f"{tiny_run}/train.parquet") for each in overrides]
-    before = rule_findings(RunView(composed(overrides)), RULES)
-    [finding] = before
-    for more, instead in proposals(finding.message):
-        after = rule_findings(RunView(composed(typed(overrides, more, key if instead else ""))), RULES)
-        assert [found.message for found in after] == [], more
+    overrides = [each.replace("{train}", f"{tiny_run}/train.parquet") for each in CASES[name][0]]
+    [finding] = rule_findings(RunView(composed(overrides)), RULES)
+    check_proposals(finding, overrides)
 
 
 @pytest.mark.parametrize("name", SWITCHED)
 def test_a_proposal_of_a_switch_holds(name):
-    overrides = [SWITCHED[name][0]]
+    override = SWITCHED[name][0]
+    overrides = added([override, *GIVEN.get(names(override), [])])
     for finding in rule_findings(RunView(composed(overrides)), SWITCHES):
-        for more, instead in proposals(finding.message):
-            after = rule_findings(
-                RunView(composed(typed(overrides, more, finding.where if instead else ""))), {**RULES, **SWITCHES}
-            )
-            assert [found.message for found in after] == [], more
+        check_proposals(finding, overrides)
 
 
 def added(overrides: list[str]) -> list[str]:
@@ -84,10 +91,15 @@ def of_tables(overrides: list[str]):
     return rule_findings(RunView(composed(overrides)), {**RULES, **SWITCHES})
 
 
-def unsolved(finding, before, overrides: list[str]) -> list[str]:
+def with_word(overrides: list[str]):
+    """Return what tables, and the word of the algorithm, say of a run."""
+    return [*of_tables(overrides), *drift_findings(RunView(composed(overrides)))]
+
+
+def unsolved(finding, before, overrides: list[str], of=of_tables) -> list[str]:
     """Return a finding that is still there with `overrides`, and those that were not there before."""
     known = {each.message for each in before} - {finding.message}
-    return [each.message for each in of_tables(overrides) if each.message not in known]
+    return [each.message for each in of(overrides) if each.message not in known]
 
 
 # Algorithms with settings of their own: a filter and a reward, a mean of the loss, a KL in the reward.
@@ -174,6 +186,70 @@ def test_a_proposal_for_a_trainer_with_gpus_apart_holds(name, plant):
         for more in fixes(finding.message, view):
             after = test_apart.findings(test_apart.view_of(name, *typed([plant], more, "")))
             assert {each.message for each in after} < {each.message for each in before}, (finding.message, more)
+
+
+DRIFTS = [
+    (word, key, value) for word, base in (("tr_grpo_published", "tr_grpo"), ("tr_grpo", "grpo"), ("dapo", "grpo"))
+    for key, value in algorithm_settings(word).items()
+    if (base_value := algorithm_settings(base).get(key)) is not None and base_value != value and not isinstance(value, dict)
+    for value in [base_value]
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("word", "key", "value"), DRIFTS)
+def test_the_word_that_is_chosen_for_a_drift_removes_the_finding(word, key, value):
+    overrides = [f"algorithm={word}", f"++{key}={value}"]
+    before = with_word(overrides)
+    for finding in before:
+        for chosen in re.findall(r"choose (algorithm=\w+)", finding.message):
+            assert unsolved(finding, before, typed(overrides, [chosen], ""), with_word) == []
+
+
+# Two updates in a step; and what is asked of a run whose micro-batches have a fixed size.
+UPDATES = [f"{ACTOR}.ppo_mini_batch_size=4", f"{ACTOR}.ppo_micro_batch_size_per_gpu=4"]
+LOSS = f"{ACTOR}.policy_loss"
+WHOLE = (
+    ["algorithm.kl_ctrl.kl_coef=0.1"],
+    [f"{ACTOR}.kl_loss_coef=0.1"],
+    [f"{REF}.log_prob_max_token_len_per_gpu=999"],
+    [f"{ACTOR}.use_kl_loss=true"],
+    ["algorithm.rollout_correction.loss_type=reinforce"],
+    [f"{ACTOR}.ppo_max_token_len_per_gpu=4096"],
+    [f"{ACTOR}.ppo_max_token_len_per_gpu=4096", f"{ACTOR}.ppo_micro_batch_size_per_gpu=null", f"{ACTOR}.use_dynamic_bsz=true"],
+    ["skip.rollout.enable=true"],
+    ["skip.rollout.dump_dir=/x"],
+    ["algorithm=tr_grpo_published"],
+    ["algorithm=tr_grpo_published", f"{LOSS}.kl=plain"],
+    ["algorithm=tr_grpo_published", f"{LOSS}.placement=outside"],
+    ["reward.reward_manager.module.name=Foo"],
+    ["algorithm=gmpo", f"{ACTOR}.use_dynamic_bsz=true", f"{ROLLOUT}.log_prob_use_dynamic_bsz=true"],
+    ["algorithm=gmpo", f"{ACTOR}.ppo_micro_batch_size_per_gpu=2"],
+    ["algorithm=tr_grpo", f"{LOSS}.placement=inside"],
+    ["algorithm=cispo", "shaping=sigmoid", f"{LOSS}.placement=inside"],
+    ["algorithm=tr_grpo", "shaping=power", f"{LOSS}.kl=literal", f"{LOSS}.shaping.lower=0", f"{ACTOR}.use_kl_loss=true",
+     f"{REF}.log_prob_micro_batch_size_per_gpu=8"],
+    ["algorithm=tr_grpo", "shaping=top_entropy", f"{LOSS}.prob_source=old"],
+    ["algorithm=tr_grpo", "shaping=top_entropy"],
+    ["algorithm=tr_grpo", f"{LOSS}.kl=scaled", f"{ACTOR}.use_kl_loss=true", f"{ACTOR}.kl_loss_type=mse",
+     f"{REF}.log_prob_micro_batch_size_per_gpu=8"],
+    ["algorithm=lopti", f"{ACTOR}.loss_agg_mode=seq-mean-token-mean"],
+    ["algorithm=lopti", f"{LOSS}.loss_mode=gspo"],
+    ["algorithm=tr_grpo", f"{LOSS}.shaping.lower=1", f"{LOSS}.shaping.upper=1"],
+    ["mismatch=icepop", "algorithm.rollout_correction.rollout_is_threshold=2.0"],
+    ["mismatch=tis", "shaping=vespo"],
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("plant", WHOLE, ids=" ".join)
+def test_a_proposal_holds_in_the_whole_check(sound_run, plant):
+    start = typed([*sound_run, *UPDATES], plant, "")
+    before = check(composed(start)).findings
+    known = {each.message for each in before}
+    for finding in before:
+        for more, instead in proposals(finding.message):
+            overrides = typed(start, more, finding.where if instead else "")
+            after = {each.message for each in check(composed(overrides)).findings}
+            assert finding.message not in after and after <= known, more
 
 
 def test_most_rules_propose_something_to_type(tiny_run):

@@ -47,9 +47,9 @@ CASES = {
     "gdpo_on_v1": (["algorithm.adv_estimator=gdpo"],
      "algorithm.adv_estimator", ERROR, "algorithm=gdpo of examples/more_methods in its place, or set trainer.use_v1=false"),
     "otb_on_v1": (["algorithm.adv_estimator=optimal_token_baseline"],
-     "algorithm.adv_estimator", ERROR, "algorithm=opo in its place, or set trainer.use_v1=false"),
+     "algorithm.adv_estimator", ERROR, "in its place, or set trainer.use_v1=false"),
     "tir_otb_on_v1": (["algorithm.adv_estimator=tir_optimal_token_baseline"],
-     "algorithm.adv_estimator", ERROR, "algorithm=opo in its place, or set trainer.use_v1=false"),
+     "algorithm.adv_estimator", ERROR, "in its place, or set trainer.use_v1=false"),
     "geo_mean_dynamic_batches": (
         ["algorithm=gmpo", f"{ACTOR}.use_dynamic_bsz=true", f"{ROLLOUT}.log_prob_use_dynamic_bsz=true",
          f"{ACTOR}.ppo_micro_batch_size_per_gpu=2048"],
@@ -102,6 +102,8 @@ CASES = {
      f"{CORRECTION}.bypass_mode", ERROR, "calculate_log_probs=false"),
     "ray_with_fewer_gpus": (["+ray_kwargs.ray_init.num_gpus=4", "trainer.n_gpus_per_node=4", "trainer.nnodes=2"],
      "ray_kwargs.ray_init.num_gpus", ERROR, "trainer.nnodes=2"),
+    "file_logger_without_name": (["trainer.logger=[console,file]", "trainer.project_name=null"],
+     "trainer.logger", ERROR, "project_name=null"),
     "open_dashboard": (
         ["+ray_kwargs.ray_init.dashboard_host=0.0.0.0"],
         "ray_kwargs.ray_init.dashboard_host", WARNING, "open to other machines",

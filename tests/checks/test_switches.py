@@ -69,6 +69,8 @@ CASES = {
     "remove_padding": (f"{ACTOR}.use_remove_padding=false", [f"{MODEL}.use_remove_padding=false"]),
     "fused_kernels": (f"{ACTOR}.use_fused_kernels=true", [f"{MODEL}.use_fused_kernels=true"]),
     "shuffled_updates": (f"{ACTOR}.data_loader_seed=7", [f"{ACTOR}.shuffle=true"]),
+    "engine_turbo": (f"{ACTOR}.fsdp_config.turbo_config.distributed.tensor_parallel_size=2", [f"{ACTOR}.strategy=fsdp_turbo"]),
+    "megatron_lora": (f"{MODEL}.lora.dropout=0.1", [f"{ACTOR}.strategy=megatron"]),
     "lora": (f"{MODEL}.lora_alpha=32", [f"{MODEL}.lora_rank=8"]),
     "rollout_gpus": (f"{ROLLOUT}.n_gpus_per_node=4", ["trainer.v1.trainer_mode=separate_async"]),
     "greedy_validation": (f"{ROLLOUT}.val_kwargs.top_p=0.7", [f"{ROLLOUT}.val_kwargs.temperature=1"]),

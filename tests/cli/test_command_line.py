@@ -136,3 +136,14 @@ def test_a_shaping_of_the_user_is_found_in_the_current_directory(tmp_path, monke
     constructed.close()
     shown = capsys.readouterr().out
     assert "cannot be imported" not in shown and code == 0, shown
+
+
+def test_the_default_of_a_key_whose_value_a_script_does_not_show_is_not_judged(tmp_path, capsys):
+    script = tmp_path / "train.sh"
+    script.write_text(
+        "python3 -m verl.trainer.main_ppo data.train_files=$1/train.parquet data.val_files=no_such.parquet\n"
+    )
+    assert main(["validate", str(script)]) == 1
+    printed = capsys.readouterr().out
+    assert "data.val_files=no_such.parquet does not exist" in printed and "data.train_files=/root" not in printed
+    assert "$1 is not set" in printed

@@ -1,4 +1,4 @@
-r"""Random expressions as trees, the spellings that docs/math_reward.md gives them, and their values by sympy.
+r"""Random expressions as trees, the spellings that docs/math_language.md gives them, and their values by sympy.
 
 A tree is a number, a letter, or a tuple of an operation and its trees.
 """

@@ -98,6 +98,57 @@ ASKED = {
         "Simplify $(x^3)^4$.", "x^{12}", ["x^{12}"],
         ["(x^4)^3", "(x^3)^4", "x^2x^{10}", "x^{3+9}", r"x^{3\cdot4}", r"\frac{x^{15}}{x^3}", r"\frac{1}{x^{-12}}"],
     ),
+    "prime factors": (
+        "Find the prime factorization of $360$.", r"2^3\cdot3^2\cdot5",
+        [r"5\cdot3^2\cdot2^3", r"2\cdot2\cdot2\cdot3\cdot3\cdot5"],
+        ["360", r"8\cdot9\cdot5", r"4\cdot90", r"2^3\cdot45"],
+    ),
+    "the number whose prime factors are known": (
+        r"The prime factorization of $n$ is $2^3\cdot3^2\cdot5$. Find $n$.", "360", ["360"], [],
+    ),
+    "a power": (
+        "Express $8^5$ as a power of 2.", "2^{15}", ["2^{15}"], ["8^5", "32768", r"4\cdot2^{13}", r"2^{10+5}"],
+    ),
+    "a power below": (r"Write $\frac18$ as a power of 2.", "2^{-3}", ["2^{-3}"], [r"\frac18", r"\frac{1}{2^3}", "8^{-1}"]),
+    "a power that the gold works out": ("What is $2^{10}$ as a power of 2, worked out?", "1024", ["1024"], []),
+    "a completed square": (
+        "Write $y=x^2+4x+1$ in vertex form.", "y=(x+2)^2-3", ["y=-3+(2+x)^2", "(x+2)^2-3"],
+        ["y=x^2+4x+1", "y=x(x+4)+1", "y=(x+1)^2+2x"],
+    ),
+    "a form with a square": ("Write $x^2+4x+1$ in the form $(x+a)^2+b$.", "(x+2)^2-3", ["-3+(x+2)^2"], ["x(x+4)+1"]),
+    "what a completed square is for": ("Complete the square: what is the least value of $x^2+4x+1$?", "-3", ["-3"], []),
+    "a circle": (
+        "Write the equation of the circle in standard form.", "(x-1)^2+(y-2)^2=9", ["(y-2)^2+(x-1)^2=9"], ["x^2+y^2-2x-4y=4"],
+    ),
+    "a line": (
+        "What is the equation of the line in standard form?", "2x-y=-3", ["-3=2x-y", "y-2x=3", "2x-y+3=0"], ["y=2x+3", "2x=y-3"],
+    ),
+    "a line in any form": ("What is the equation of the line?", "2x-y=-3", ["y=2x+3"], []),
+    "a circle in any form": ("What is the equation of the circle?", "(x-1)^2+(y-2)^2=9", ["x^2+y^2-2x-4y=4"], []),
+    "a polynomial in standard form": (
+        "Write the polynomial $(x-1)^2-2$ in standard form.", "x^2-2x-1", ["-1-2x+x^2"], ["(x-1)^2-2", "x(x-2)-1"],
+    ),
+    "partial fractions": (
+        r"Find the partial fraction decomposition of $\frac{5x-1}{x^2-1}$.", r"\frac{2}{x-1}+\frac{3}{x+1}",
+        [r"\frac{3}{1+x}+\frac{2}{x-1}", r"\frac{3}{x+1}-\frac{2}{1-x}"],
+        [r"\frac{5x-1}{x^2-1}", r"\frac{5x-1}{(x-1)(x+1)}", r"\frac{2(x+1)+3(x-1)}{(x-1)(x+1)}",
+         r"\frac{5x}{(x-1)(x+1)}-\frac{1}{(x-1)(x+1)}"],
+    ),
+    "partial fractions with a common number": (
+        r"Split $\frac{1}{x^2-1}$ into partial fractions.", r"\frac{1}{2(x-1)}-\frac{1}{2(x+1)}",
+        [r"\frac12(\frac{1}{x-1}-\frac{1}{x+1})", r"\frac{1/2}{x-1}-\frac{1/2}{x+1}"], [r"\frac{1}{(x-1)(x+1)}"],
+    ),
+    "a number that is not a percentage": ("What is the probability as a percent?", r"37.5\%", ["37.5"], ["0.375", r"\frac38"]),
+    "a number for a percentage where any will do": ("What is the probability?", r"37.5\%", ["0.375", r"\frac38"], []),
+    "standard form of a number": (r"Find $5.2\times10^3$.", "5200", ["5200"], [r"5.2\times10^3"]),
+    "logarithms of powers": ("What is $g$?", "gx", ["xg"], [r"x\ln e^g", r"x\log_2 2^g", r"gx+\ln 1", r"gx\ln e"]),
+    "roots of squares": (r"What is the area?", r"12\pi", [r"\pi\cdot12"], [r"\sqrt{(12\pi)^2}", r"\pi\sqrt2\sqrt{72}"]),
+    "a mixed number with a factor": ("What is the angle?", r"\frac{3\pi}{2}", [r"1\frac12\pi", r"1.5\pi"], []),
+    "fractions that are added": (
+        "What is the sum?", r"\frac{3x+2}{x(x+1)(x+2)}", [r"\frac{1}{x(x+1)}+\frac{2}{(x+1)(x+2)}"],
+        [r"\frac{(3x+2)(x+3)}{x(x+1)(x+2)(x+3)}"],
+    ),
+    "powers of other products": (r"Simplify $2x\cdot4x^2$.", "8x^3", [r"8\cdot x^3"], ["(2x)^3"]),
     "powers of products": ("Simplify $(2x)^3$.", "8x^3", [r"8\cdot x^3"], ["(2x)^3", "2^3x^3", "4\\cdot2x^3"]),
     "a square of a fraction": ("What is $y$?", r"\frac{x^2}{4}", [r"(\frac x2)^2", "x^2/4"], []),
     "powers of i": (

@@ -13,7 +13,7 @@ from verl_trgrpo.judge.language import LANGUAGE
 from verl_trgrpo.judge.parser import UnreadableFormulaError
 from verl_trgrpo.judge.spelling import normalize
 
-DOCS = Path(__file__).parents[2] / "docs/math_reward.md"
+DOCS = Path(__file__).parents[2] / "docs/math_language.md"
 
 
 def verdict(gold, answer):

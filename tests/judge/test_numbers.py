@@ -1,6 +1,7 @@
 """How numbers and brackets are read, and when two numbers are equal."""
 
 from fractions import Fraction
+from math import gcd
 
 import pytest
 from hypothesis import HealthCheck, example, given, settings
@@ -31,8 +32,8 @@ def test_integers_and_decimals(sign, n, digits, grouped, percent):
 @PROPERTY
 @given(SIGN, st.integers(1, 99), st.integers(0, 99), st.integers(1, 99))
 def test_fractions_and_mixed_numbers(sign, whole, top, bottom):
-    plain = Number(signed(sign, Fraction(top, bottom)), literal_integer=False)
-    mixed = Number(signed(sign, whole + Fraction(top, bottom)), literal_integer=False)
+    plain = Number(signed(sign, Fraction(top, bottom)), written="fraction" if gcd(top, bottom) == 1 else "unreduced")
+    mixed = Number(signed(sign, whole + Fraction(top, bottom)), written="mixed")
     fraction = rf"\frac{{{top}}}{{{bottom}}}"
     assert read_number(sign + fraction) == read_number(f"{sign}{top}/{bottom}") == plain
     assert read_number(f"{sign}{whole}{fraction}") == read_number(f"{sign}{whole} {top}/{bottom}") == mixed
@@ -47,10 +48,11 @@ def test_fractions_and_mixed_numbers(sign, whole, top, bottom):
 def test_powers_of_ten(sign, n, digits, exponent):
     text, scale = (f"{n}.{digits}" if digits else f"{n}"), Fraction(10) ** exponent
     place = scale / 10 ** len(digits) if digits or exponent else None
-    expected = Number(signed(sign, Fraction(text) * scale), last_place=place)
+    written = "scientific" if n < 10 else "decimal"
+    expected = Number(signed(sign, Fraction(text) * scale), written=written, last_place=place)
     for power in (rf"\times10^{{{exponent}}}", rf"\cdot10^{{{exponent}}}", f"e{exponent}", f"E{exponent}"):
         assert read_number(f"{sign}{text}{power}") == expected
-    assert read_number(rf"{sign}10^{{{exponent}}}") == Number(signed(sign, scale))
+    assert read_number(rf"{sign}10^{{{exponent}}}") == Number(signed(sign, scale), written="scientific")
 
 
 @PROPERTY
@@ -58,6 +60,8 @@ def test_powers_of_ten(sign, n, digits, exponent):
 @example(0, "", "3")
 def test_periods_repeat_in_long_division(whole, plain, period):
     value = read_number(rf"{whole}.{plain}\overline{{{period}}}").value
+    if whole == 0:
+        assert read_number(rf".{plain}\overline{{{period}}}").value == value
     expected = plain + period * 5
     if set(period) == {"9"}:  # 0.999... is the next number up, which long division writes with zeros
         value -= Fraction(1, 10 ** (len(expected) + 1))

@@ -15,17 +15,42 @@ ASKED = {
     "in order to": ("In order to win, which $n$ can be chosen?", "3, 4", ["4, 3"], []),
     "a ranking": ("Rank the functions by growth.", "C, A, B", ["C, A, B"], ["A, B, C", "B, A, C"]),
     "any order": ("Find all roots.", "3, 4", ["4, 3"], ["4"]),
+    "antiderivatives": (
+        r"Find $\int \sin x\cos x\,dx$.", r"\frac{\sin^2x}{2}+C",
+        [r"-\frac{\cos^2x}{2}+C", r"-\frac14\cos2x+K", r"F(x)=\frac12\sin^2x+C"],
+        [r"\frac{\cos^2x}{2}+C", r"-\frac{\cos^2x}{2}", r"-\frac{\cos^2x}{2}+1", r"-\frac{\cos^2x}{2}+x+C",
+         r"-\frac{\cos^2x}{2}+xC", r"\int\sin x\cos x\,dx+C"],
+    ),
+    "an antiderivative with an end": (
+        r"Find $\int f(x)\,dx$.", r"\ln(x-3)+C", [r"\ln(2x-6)+C"], [r"2\ln(x-3)+C", r"\ln(2x-3)+C"],
+    ),
+    "a constant that belongs to no integral": ("Solve the equation for $y$.", "x^2+2x+C", ["2x+x^2+C"], ["(x+1)^2+C"]),
     "a constant of one's own": (r"Find $\int 4x^3\,dx$.", "x^4+C", ["x^4+c", "x^4+K", "c+x^4"], ["x^4+x", "x^3+c", "x^4+cx"]),
     "two constants": (
         "Find the general solution of $y''=y$.", "C_1e^x+C_2e^{-x}", ["Ae^x+Be^{-x}", "c_1e^{-x}+c_2e^x"],
         ["Ae^x+Ae^{-x}", "Ae^x+ye^{-x}"],
     ),
+    "constants in another order": (
+        "Find the general solution of $y''+4y=0$.", r"y=c_1\cos2x+c_2\sin2x",
+        [r"y=c_1\sin2x+c_2\cos2x", r"y=B\cos2x+A\sin2x"], [r"y=c_1\sin2x+c_1\cos2x", r"y=c_1\sin2x+c_2\cos x"],
+    ),
+    "two signs for one of several values": (
+        "Find all solutions of $x^3=4x$.", "-2, 0, 2", [r"x=0 \text{ or } x=\pm2", r"x=0,\pm2"],
+        [r"x=0 \text{ or } x=\pm3", r"x=\pm2", r"x=0, x=2"],
+    ),
+    "two signs for another letter": ("Find all $x$.", "x=-2,0,2", [r"x=0, x=\pm2"], [r"x=0 \text{ or } y=\pm2"]),
     "a letter of the question": ("For a constant $c$ and $k$, find $f$ with $f(x)=xf(1)$.", "f(x)=cx", ["f(x)=cx"], ["f(x)=kx"]),
     "a letter of the text": ("There are n men and k women, with $x$ seats. How many?", "nx", ["xn"], ["kx"]),
     "segments": (r"Which segment is parallel to the line $\ell$?", r"\overline{AB}", [r"\overline{AB}"], [r"\overline{AC}"]),
     "no formula": ("Which letter is it?", "2B", ["2B"], ["2C"]),
     "square units": ("What is the area, in square centimeters?", "12", ["12", r"12\text{ cm}^2"], [r"12\text{ cm}", r"12^\circ"]),
     "hours": ("How many hours does it take?", "12", [r"12\text{ hours}", r"12\text{ h}"], [r"12\text{ min}", r"12\text{ cm}"]),
+    "minutes of a gold in minutes": (
+        "How long does it take, in minutes?", r"150\text{ minutes}", ["150", r"150\text{ min}"], [r"2.5\text{ hours}"],
+    ),
+    "a gold in another unit than is asked": (
+        "After how many minutes is it there?", r"2.5\text{ hours}", [r"150\text{ min}", r"2.5\text{ h}"], [r"2\text{ h}"],
+    ),
     "a unit that is not asked": ("How long is it?", "12", [r"12\text{ cm}"], []),
     "radians": (r"Find the angle in radians.", r"\frac{\pi}{3}", [r"\frac{\pi}{3}", r"\frac\pi3\text{ radians}"], [r"60^\circ"]),
     "degrees in radians": (r"Convert $60^\circ$ to radians.", r"\frac{\pi}{3}", [r"\frac\pi3"], [r"60^\circ"]),
@@ -50,6 +75,29 @@ ASKED = {
         "Which one is $x$? (A) 5 (B) 7 (C) 9", "B", ["B", "B. 7", r"\text{(B) } 7", r"\textbf{(B)}\ 7"],
         ["B. 9", r"\text{(B) } 9", r"(B) \frac12", "C. 7", r"B. 7 \qquad C. 9"],
     ),
+    "the value without its letter": (
+        "What is $x$? (A) 5 (B) 7 (C) 9", r"\textbf{(B)}", ["7", "x=7", "7.0"], ["9", "5", "A", "(A)"],
+    ),
+    "the letter alone for a value": ("What is $x$? (A) 5 (B) 7 (C) 9", "9", ["C", r"\text{(C)}"], ["B", "D", "C. 5"]),
+    "a letter that is another value": ("Which point is it? (A) P (B) A (C) Q", "P", ["A"], ["B", "C", "Q"]),
+    "options that are empty": ("Is it so? (A) (B)", "A", ["A"], ["B", "x"]),
+    "a value that is another letter": ("Which point is it? (A) P (B) A (C) Q", "B", ["B"], ["A", "P", "Q"]),
+    "a value of two letters": ("What is $x$? (A) 1 (B) 2 (C) 1", "C", ["C"], ["1", "A"]),
+    "a letter that is asked for": ("What is $x$? (A) 5 (B) 7 Answer with the letter.", "B", ["B"], ["7"]),
+    "a phrase without its letter": (
+        "What is it?\nA. a cone\nB. a sphere", "B", [r"\text{a sphere}", r"\text{sphere}"],
+        [r"\text{a cone}", r"\text{not a sphere}"],
+    ),
+    "a count in words": (
+        "How many solutions are there?", "2", [r"\text{two solutions}", "two solutions"],
+        [r"\text{three solutions}", r"\text{two thirds}", r"\text{two or three solutions}", r"\text{two zebras}",
+         r"\text{twenty two}"],
+    ),
+    "an amount in words": (
+        "How much is it?", r"\$5", [r"\text{five dollars}", r"\text{Five dollars}"],
+        [r"\text{five cents}", r"\text{five hundred dollars}"],
+    ),
+    "words that count nothing": ("What is it?", r"\text{two lines}", [r"\text{Two lines}"], [r"\text{two points}", "2"]),
     "the letter of the value": ("What is $x$? (A) 5 (B) 7 (C) 9", "7", ["7", "B. 7"], ["C. 7", "B. 9"]),
     "options in one formula": (
         r"What is $x$? $\textbf{(A)}\ \frac12\qquad\textbf{(B)}\ \frac34\qquad\textbf{(C)}\ 9$", "B",

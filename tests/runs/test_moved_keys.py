@@ -125,7 +125,7 @@ def test_spelling_counts_within_a_section_alone():
         "actor_rollout_ref.actor.optim.betas",
         "data.seed",
     ]
-    assert hint_of("retriever.address.url", known) == ""
+    assert hint_of("fetcher.address.url", known) == ""
     assert hint_of("tool.topk", known) == hint_of("other.seed", known) == ""
     assert hint_of("data.sed", known) == "did you mean data.seed?"
     assert hint_of("actor_rollout_ref.actor.beta", known) == ""

@@ -93,6 +93,11 @@ def test_what_is_not_read_is_named_with_its_line(text, level, line, named, tmp_p
     assert f"train.sh, line {line}: " in finding.message and named in finding.message
 
 
+def test_the_keys_of_values_that_are_not_known_are_kept(tmp_path):
+    [start] = read(tmp_path, f"{MAIN} data.train_files=$1/train.parquet +trainer.nnodes=$N data.seed=1 $REST")
+    assert start.unread == {"data.train_files", "trainer.nnodes"} and start.overrides == ("data.seed=1",)
+
+
 @pytest.mark.parametrize(
     ("text", "named"),
     [

@@ -225,7 +225,8 @@ def test_names_that_the_validation_asks_for_are_found():
     assert compared_names("verl.trainer.ppo.v1.trainer_base:PPOTrainer._load_checkpoint", "resume_mode") == {
         "auto", "disable", "resume_path",
     }  # fmt: skip
-    engines = registered_in_source("verl.workers.engine", "EngineRegistry")
+    classes = registered_in_source("verl.workers.engine", "EngineRegistry")
+    engines = {name: {folder for folder, _ in found} for name, found in classes.items()}
     assert engines["megatron"] != engines["fsdp"] == engines["fsdp2"]
 
 

@@ -15,7 +15,7 @@ from verl_trgrpo.config import OWN_CONFIGS
 from verl_trgrpo.core import TokenWeighting
 from verl_trgrpo.core.shaping import REMEDIES
 from verl_trgrpo.runs.compose import algorithm_settings, resolved, verl_defaults
-from verl_trgrpo.runs.keys import ACTOR, CORRECTION, LOSS, ROLLOUT, SHAPING, flat
+from verl_trgrpo.runs.keys import ACTOR, CORRECTION, LOSS, REF, ROLLOUT, SHAPING, flat, with_whole_keys
 from verl_trgrpo.verl_plugin.loss_names import LOSS_MODES, WEIGHTED
 
 # Points between 0 and 1 at which weights are compared with the clip.
@@ -30,6 +30,7 @@ _ALWAYS_OLD = (
 )
 # Losses whose gradient is computed; others are the user's own, or hand a batch on.
 _PROBED = {*WEIGHTED, *LOSS_MODES, "geo_mean"}
+_SIZE = f"{ROLLOUT}.log_prob_micro_batch_size_per_gpu"
 # The algorithms that others are made from.
 _BASES = ("grpo", "tr_grpo")
 # Beginnings of keys that an algorithm's file sets and leaves open: a default of this project, not the algorithm's point.
@@ -42,11 +43,13 @@ _OPEN = {
 
 def drift_findings(view: RunView) -> list[Finding]:
     """Warn about settings that make an algorithm another one."""
-    config, algorithm = view.config, view.choices.get("algorithm")
-    if not algorithm or not _file_of(algorithm).is_file():
-        return []
-    points, findings = set(_points(algorithm)), []
+    config, algorithm, findings = view.config, view.algorithm_name, _mismatch_findings(view)
+    if not algorithm or not _content("algorithm", algorithm):
+        return findings
+    points, given = set(_points(algorithm)), flat(config)
     for key, written in algorithm_settings(algorithm).items():
+        if given.get(key) == written:
+            continue
         value, meant = resolved(config, key), _meant(config, key, written)
         same_loss = key == f"{LOSS}.loss_mode" and WEIGHTED.get(str(value)) == meant  # of a loss with token weights
         if value == meant or same_loss or key.startswith(_OPEN.get(algorithm, ())):
@@ -60,13 +63,27 @@ def drift_findings(view: RunView) -> list[Finding]:
     return findings
 
 
-def _file_of(algorithm: str) -> Any:
-    return OWN_CONFIGS / "algorithm" / f"{algorithm}.yaml"
+def _mismatch_findings(view: RunView) -> list[Finding]:
+    """Warn about bounds that make a correction of the mismatch another one: a pair masks, a single number truncates."""
+    word, findings = view.choices.get("mismatch"), []
+    for key, written in flat(_content("mismatch", word)).items() if word else ():
+        value, kinds = view[key], ("a single number", "a pair of bounds, which masks")
+        if key.endswith("_threshold") and value is not None and ("_" in str(value)) != ("_" in str(written)):
+            meant, given = (kinds["_" in str(each)] for each in (written, value))
+            reason = f"is {given}, and mismatch={word} has {meant}; set {key}={as_plain_yaml(written)}"
+            findings.append(view.finding(key, reason, Level.WARNING))
+    return findings
+
+
+def _content(group: str, word: str) -> Any:
+    """Return what the file of a word says; nothing of a word that another package has."""
+    file = OWN_CONFIGS / group / f"{word}.yaml"
+    return OmegaConf.to_container(OmegaConf.load(file)) if file.is_file() else {}
 
 
 def _points(algorithm: str) -> Iterator[str]:
     """Yield the keys that an algorithm's file sets, and the files that it is made from; not those of its shaping."""
-    content: Any = OmegaConf.to_container(OmegaConf.load(_file_of(algorithm)))
+    content = _content("algorithm", algorithm)
     for base in content.pop("defaults", []):
         if isinstance(base, str) and base != "_self_":
             yield from _points(base)
@@ -98,13 +115,16 @@ def loss_findings(view: RunView) -> list[Finding]:
     actor = omega_conf_to_dataclass(view.config.actor_rollout_ref.actor)
     loss = actor.policy_loss
     # CISPO's lower bound is meant to be out of reach: veRL's example sets clip_ratio_low=10.
-    clip_findings = [] if loss.loss_mode in ("cispo", "tr_cispo") else _errors_of(lambda: clip_range_of(actor))
+    clip_findings = (
+        [] if loss.loss_mode in ("cispo", "tr_cispo") else _errors_of(lambda: clip_range_of(actor), view.config)
+    )
     if not isinstance(loss, TokenWeighting):
         return clip_findings or _idle_findings(view, actor)
     findings = clip_findings + _input_findings(view, loss)
-    findings += _errors_of(lambda: check_kl(actor)) + _errors_of(lambda: check_lopti(actor))
+    findings += _errors_of(lambda: check_kl(actor), view.config)
+    findings += _errors_of(lambda: check_lopti(actor), view.config)
     if loss.placement == "inside" and loss.shaping.probs_only and not clip_findings:
-        findings += _silenced_findings(loss, clip_range_of(actor))
+        findings += _silenced_findings(view, loss, clip_range_of(actor))
     return findings or _idle_findings(view, actor)
 
 
@@ -121,8 +141,11 @@ def _input_findings(view: RunView, loss: Any) -> list[Finding]:
         asked.setdefault("rollout_log_prob", "opsm")
     if loss.high_entropy_clip is not None:
         asked.setdefault("entropy", "high_entropy_clip")
+    sized = any(view[f"{REF}.{name}"] for name in ("log_prob_use_dynamic_bsz", "log_prob_micro_batch_size_per_gpu"))
+    size = "" if sized else f" {REF}.log_prob_micro_batch_size_per_gpu={view[_SIZE] or 1}"
+    remedies = REMEDIES | {"ref_log_prob": REMEDIES["ref_log_prob"].replace("=true", f"=true{size}")}
     return [
-        view.finding(keys[0], f"{asked[name]} takes {name}; {REMEDIES[name]}")
+        view.finding(keys[0], f"{asked[name]} takes {name}; {remedies[name]}")
         for name, keys in needed.items()
         if name in asked and not any(view[key] and not view.ignores(key) for key in keys)
     ]
@@ -151,7 +174,7 @@ def _idle_findings(view: RunView, actor: Any) -> list[Finding]:
     )
     try:
         if once and grouped and alike(actor, stock(actor), same) and not alike(actor, stock(actor), apart):
-            word = f"algorithm={view.choices['algorithm']}" if view.choices.get("algorithm") else loss.loss_mode
+            word = f"algorithm={view.algorithm_name}" if view.algorithm_name else loss.loss_mode
             reason = f"{update} the loss of {word} has the gradient of veRL's vanilla loss, as algorithm=grpo; {fix}"
             return [view.finding(key, reason, Level.WARNING)]
         weighted = isinstance(loss, TokenWeighting) and loss.shaping.name != "uniform"
@@ -174,12 +197,14 @@ def _idle_findings(view: RunView, actor: Any) -> list[Finding]:
     return [view.finding(f"{SHAPING}.name", reason, Level.WARNING)] if always or once else []
 
 
-def _errors_of(check: Callable[[], object]) -> list[Finding]:
-    return [Finding.error(ACTOR, f"{ACTOR}: {finding.message}") for finding in findings_of(check, ACTOR)]
+def _errors_of(check: Callable[[], object], config: DictConfig) -> list[Finding]:
+    messages = [with_whole_keys(finding.message, LOSS, config) for finding in findings_of(check, ACTOR)]
+    return [Finding.error(ACTOR, f"{ACTOR}: {message}") for message in messages]
 
 
-def _silenced_findings(loss: Any, clip: Any) -> list[Finding]:
+def _silenced_findings(view: RunView, loss: Any, clip: Any) -> list[Finding]:
     """Warn about probabilities whose weight alone is outside the clip: on policy (r = 1) they get no gradient."""
+    fix = "algorithm=tr_grpo" if view.algorithm_name == "tr_grpo_published" else f"{LOSS}.placement=outside"
     probabilities = torch.linspace(0, 1, _GRID)
     weights = loss.shaping(probabilities)
     findings = []
@@ -188,7 +213,7 @@ def _silenced_findings(loss: Any, clip: Any) -> list[Finding]:
             inside = probabilities[silenced]
             message = (
                 f"{LOSS}.placement=inside: with the clip [{1 - clip.low:g}, {1 + clip.high:g}], tokens with probability "
-                f"{inside.min():.3f} to {inside.max():.3f} and A {sign} 0 get no gradient; use placement=outside, or watch "
+                f"{inside.min():.3f} to {inside.max():.3f} and A {sign} 0 get no gradient; use {fix}, or watch "
                 "actor/tr_zero_grad_frac"
             )
             findings.append(Finding.warning(f"{LOSS}.placement", message))

@@ -8,26 +8,23 @@ early, so that both go on at the same time.
 from __future__ import annotations
 
 import os
-import re
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from verl_trgrpo.checks.settings import written_keys
 from verl_trgrpo.checks.view import RunView
 from verl_trgrpo.common.findings import Finding, Level
 from verl_trgrpo.common.sandbox import Sandbox
-from verl_trgrpo.runs.keys import LOSS, MODEL, REWARD_MODEL, selected
+from verl_trgrpo.runs.keys import LOSS, MODEL, REWARD_MODEL, selected, with_whole_keys
 
 # Seconds of the processor; the tokenizer of the model is opened among others.
 _SECONDS = 120.0
 _MOST_REPLY = 1 << 20
 _ALL = "veRL's dataclasses"
-# A proposal of a message: set KEY=VALUE, or KEY=VALUE.
-_PROPOSED = re.compile(r"(\b(?:set|use|or) )([a-z_][a-z_.]*)=")
 
 
 @cache
@@ -48,7 +45,7 @@ def close() -> None:
 
 def name_findings(view: RunView) -> list[Finding]:
     """Return the names that differ from the defaults, and that those who look them up do not know."""
-    return _asked("names", view.config, [*written_keys(view.config, view.defaults)])
+    return _asked("names", view, [*written_keys(view.config, view.defaults)])
 
 
 def constructed_findings(view: RunView) -> list[Finding]:
@@ -60,12 +57,13 @@ def constructed_findings(view: RunView) -> list[Finding]:
     }
     local = [key for key, path in paths.items() if Path(str(path)).expanduser().is_dir()]
     validates = view.trainer_name != "fully_async"  # the other trainers call veRL's validate_config
-    return _asked("constructed", view.config, _container(selected(view.defaults, LOSS)), local, validates)
+    loss = OmegaConf.to_container(selected(view.defaults, LOSS), resolve=True)
+    return _asked("constructed", view, loss, local, validates)
 
 
-def _asked(question: str, config: DictConfig, *arguments: Any) -> list[Finding]:
+def _asked(question: str, view: RunView, *arguments: Any) -> list[Finding]:
     try:
-        settings = _container(config)
+        settings = view.resolved
     except OmegaConfBaseException:  # a reference that leads nowhere, which the check of types reports
         return []
     try:
@@ -74,25 +72,6 @@ def _asked(question: str, config: DictConfig, *arguments: Any) -> list[Finding]:
         return [Finding.not_checked(_ALL, f"{_ALL}: not constructed here ({error})")]
     if found is None:
         return [Finding.not_checked(_ALL, f"{_ALL}: not constructed here (the program that constructs them fails)")]
-    return [Finding(Level(level), where, _with_whole_keys(message, where, config)) for level, where, message in found]
-
-
-def _with_whole_keys(message: str, where: str, config: DictConfig) -> str:
-    """Return the message of a section's class, which names keys of its section, with keys that can be typed."""
-
-    parts = where.split(".")
-
-    def whole(found: re.Match[str]) -> str:
-        before, key = found.groups()
-        for length in range(len(parts), 0, -1):
-            section, _, name = ".".join([*parts[:length], key]).rpartition(".")
-            holder = selected(config, section)
-            if isinstance(holder, DictConfig) and name in holder:
-                return f"{before}{section}.{name}="
-        return found[0]
-
-    return _PROPOSED.sub(whole, message)
-
-
-def _container(config: DictConfig) -> Any:
-    return OmegaConf.to_container(config, resolve=True, throw_on_missing=False)
+    return [
+        Finding(Level(level), where, with_whole_keys(message, where, view.config)) for level, where, message in found
+    ]

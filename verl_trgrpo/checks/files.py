@@ -16,7 +16,7 @@ from verl_trgrpo.common.foreign import ForeignFileError, check_model_directory
 from verl_trgrpo.common.import_path import EXTERNAL_MODULES, OWN_MODULE_FIX, external_modules
 from verl_trgrpo.common.text import did_you_mean, first_line
 from verl_trgrpo.common.typed import read_typed
-from verl_trgrpo.data.prompts import ModelConfig, ask_model, model_facts
+from verl_trgrpo.data.prompts import TOOLS, ModelConfig, ask_model, model_facts
 from verl_trgrpo.data.rows import path_problem
 from verl_trgrpo.runs.keys import MANAGER, MODEL, MODEL_PATH, REWARD, REWARD_MODEL, ROLLOUT
 
@@ -67,6 +67,10 @@ def missing_files(view: RunView) -> list[Finding]:
     key, adapter = f"{MODEL}.lora_adapter_path", view[f"{MODEL}.lora_adapter_path"]
     if adapter and "://" not in str(adapter) and not Path(str(adapter), "adapter_config.json").expanduser().is_file():
         findings.append(view.finding(key, "has no adapter_config.json; name the directory of an adapter"))
+    tools = (f"{section}.{name}_path" for section in (TOOLS, "data") for name in ("tool_config", "function_tool"))
+    for key in tools:  # veRL's data set goes on without tools, whose files it cannot read
+        if key in view.changed and isinstance(view[key], str) and not Path(view[key]).is_file():
+            findings.append(view.finding(key, "does not exist; correct the path, or remove this setting"))
     for key in _PYTHON_FILES:
         place = view[key]
         if not isinstance(place, str) or not place or "://" in place.removeprefix("pkg://"):

@@ -25,7 +25,16 @@ _BUFFER = "'group_metrics_buffer' not in (sampler.custom_sampler.path or '')"
 _LONGEST = "reward.reward_kwargs.max_resp_len"
 # Below it the likeliest token alone is nearly always all that is left.
 _TINY_TOP_P = 0.1
+_PLAIN_KL = "set {= 'algorithm=tr_grpo' if algorithm_name == 'tr_grpo_published' else '<loss.kl>=plain'}"
 _ADDED_MEANS = "veRL adds up the means of micro-batches, so the gradient grows with their number"
+_WHOLE_UPDATE = "{= -(-actor.ppo_mini_batch_size * rollout.n // data_parallel)}"
+# Log-probabilities in micro-batches of a fixed size.
+_FIXED = (
+    "<rollout.log_prob_use_dynamic_bsz>=false <rollout.log_prob_micro_batch_size_per_gpu>="
+    "{= rollout.log_prob_micro_batch_size_per_gpu or 1}{= ' <ref.log_prob_use_dynamic_bsz>=false "
+    "<ref.log_prob_micro_batch_size_per_gpu>=%s' % (ref.log_prob_micro_batch_size_per_gpu or 1) if has_reference else ''}"
+)
+_OPO = "use algorithm=opo <actor.ppo_mini_batch_size>={= data.train_batch_size} in its place"
 _OWN_GPUS = "separate_async samples on GPUs of the rollout alone"
 _ALIKE = "all responses to a prompt are nearly alike, so the advantages have no signal; set"
 _BIASED = (
@@ -82,11 +91,11 @@ RULES = {
         "<algorithm.use_pf_ppo>=false", v1=True),
     "kl_twice": _Warning("algorithm.use_kl_in_reward", "not actor.use_kl_loss", "the KL counts twice"),
     "kl_form_without_kl": _Warning(
-        "loss.kl", "actor.use_kl_loss", "has no effect; set <loss.kl>=plain", asked="loss.kl not in (None, 'plain')"),
+        "loss.kl", "actor.use_kl_loss", f"has no effect; {_PLAIN_KL}", asked="loss.kl not in (None, 'plain')"),
     "kl_literal": _Warning(
         "loss.kl", "not actor.use_kl_loss",
-        "pushes the policy away from the reference where w > 1; set <loss.kl>=plain or <loss.kl>=scaled unless you study this "
-        "form", asked="loss.kl == 'literal'"),
+        f"pushes the policy away from the reference where w > 1; {_PLAIN_KL}, unless you study this form",
+        asked="loss.kl == 'literal'"),
     # The sources' own scripts sample at 0.6 to 1.0.
     "temperature_of_weights": _Warning(
         "rollout.temperature", "0.6 <= rollout.temperature <= 1.5",
@@ -95,17 +104,17 @@ RULES = {
     "remax_on_v1": _not_on_v1("remax", "the reward of a greedy response to each prompt", "use algorithm=rloo in its place"),
     "gdpo_on_v1": _not_on_v1(
         "gdpo", "the parts of the reward", "use algorithm=gdpo of examples/more_methods in its place"),
-    "otb_on_v1": _not_on_v1("optimal_token_baseline", "the sums of squared probabilities", "use algorithm=opo in its place"),
-    "tir_otb_on_v1": _not_on_v1(
-        "tir_optimal_token_baseline", "the sums of squared probabilities", "use algorithm=opo in its place"),
+    "otb_on_v1": _not_on_v1("optimal_token_baseline", "the sums of squared probabilities", _OPO),
+    "tir_otb_on_v1": _not_on_v1("tir_optimal_token_baseline", "the sums of squared probabilities", _OPO),
     "geo_mean_dynamic_batches": _Warning(
-        "loss.loss_mode", "not actor.use_dynamic_bsz and not rollout.log_prob_use_dynamic_bsz", _ADDED_MEANS,
-        asked="loss.loss_mode == 'geo_mean' and actor.use_dynamic_bsz"),
+        "loss.loss_mode", "not actor.use_dynamic_bsz",
+        f"{_ADDED_MEANS}; set <actor.use_dynamic_bsz>=false <actor.ppo_micro_batch_size_per_gpu>={_WHOLE_UPDATE} {_FIXED}",
+        asked="loss.loss_mode == 'geo_mean'"),
     "geo_mean_micro_batches": _Warning(
         "loss.loss_mode",
         "(actor.ppo_micro_batch_size_per_gpu or 0) * data_parallel >= actor.ppo_mini_batch_size * rollout.n",
-        f"{_ADDED_MEANS}; set <actor.ppo_micro_batch_size_per_gpu>="
-        "{= -(-actor.ppo_mini_batch_size * rollout.n // data_parallel)}", asked="loss.loss_mode == 'geo_mean'"),
+        f"{_ADDED_MEANS}; set <actor.ppo_micro_batch_size_per_gpu>={_WHOLE_UPDATE}",
+        asked="loss.loss_mode == 'geo_mean' and not actor.use_dynamic_bsz"),
     "dro_without_penalty": Rule(
         "loss.loss_mode", "loss.dro_beta not in (None, 0)",
         "there is no penalty; set <loss.dro_beta>=1.0, or another number above 0", asked="loss.loss_mode == 'dro'"),
@@ -116,7 +125,8 @@ RULES = {
     "coefficient_beside_a_ratio": Rule(
         "loss.shaping.name", "loss.loss_mode in ('gpg', 'tr_gpg')",
         "is the whole coefficient of A log p, and loss_mode={loss.loss_mode} multiplies by the ratio once more; set "
-        "<loss.loss_mode>=gpg, as algorithm=reinforce does", asked=f"loss.shaping.name in {COEFFICIENTS!r}"),
+        "{= 'algorithm=reinforce' if algorithm_name else '<loss.loss_mode>=gpg'}",
+        asked=f"loss.shaping.name in {COEFFICIENTS!r}"),
     "dynamic_batches_differ": Rule(
         "rollout.log_prob_use_dynamic_bsz", "rollout.log_prob_use_dynamic_bsz == actor.use_dynamic_bsz",
         "both must be equal; set <rollout.log_prob_use_dynamic_bsz>={= actor.use_dynamic_bsz}", asked="True"),
@@ -124,8 +134,7 @@ RULES = {
         "actor.use_dynamic_bsz", "model.use_remove_padding or trainer.device == 'cpu'",
         "micro-batches are cut by tokens without padding, and each is padded to its longest sequence, to several times "
         "{actor.ppo_max_token_len_per_gpu}; set <actor.use_dynamic_bsz>=false <actor.ppo_micro_batch_size_per_gpu>=1 "
-        "<rollout.log_prob_use_dynamic_bsz>=false <rollout.log_prob_micro_batch_size_per_gpu>=1 "
-        "<ref.log_prob_use_dynamic_bsz>=false <ref.log_prob_micro_batch_size_per_gpu>=1"),
+        f"{_FIXED}"),
     "loads_what_is_not_saved": _saved("actor", "True"),
     "critic_loads_what_is_not_saved": _saved("critic", "needs_critic"),
     "attention_of_parts": Rule(
@@ -152,8 +161,8 @@ RULES = {
         "<correction.rollout_rs_threshold>=2.0, or another bound"),
     "correction_of_another_loss": _Warning(
         "correction.loss_type", "loss.loss_mode == 'bypass_mode'",
-        "veRL's trainers do not hand this key to the loss; set <loss.loss_mode>=bypass_mode "
-        "+<loss.rollout_correction.loss_type>={= correction.loss_type}",
+        "veRL's trainers do not hand this key to the loss; remove <correction.loss_type>{= '' if algorithm_name else ', or set "
+        "<loss.loss_mode>=bypass_mode ++<loss.rollout_correction.loss_type>=%s' % correction.loss_type}",
         asked="correction.loss_type not in (None, 'ppo_clip')"),
     "bypass_without_log_probs": Rule(
         "correction.bypass_mode", "rollout.calculate_log_probs",
@@ -163,6 +172,10 @@ RULES = {
         "Ray would have fewer GPUs than these nodes, and veRL fails; set <ray_init.num_gpus>="
         "{= trainer.n_gpus_per_node * trainer.nnodes}, or remove <ray_init.num_gpus> and start the nodes with `ray start`",
         asked="ray_init.num_gpus is not None"),
+    "file_logger_without_name": Rule(
+        "trainer.logger", "trainer.project_name is not None",
+        "veRL's file logger joins {trainer.project_name} to a path, and fails when all workers are up; set "
+        "<trainer.project_name>=verl_examples, or another name", asked="'file' in loggers"),
     "open_dashboard": _Warning(
         "ray_init.dashboard_host", "ray_init.dashboard_host in ('127.0.0.1', '::1', 'localhost')",
         "Ray's dashboard, which runs code for whoever has its token, is open to other machines; remove "

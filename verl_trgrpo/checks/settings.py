@@ -161,7 +161,7 @@ def _unread_finding(unread: Unread, places: list[str], on_purpose: bool) -> Find
 def _moved_findings(config: DictConfig, defaults: DictConfig) -> list[Finding]:
     findings = []
     for key, value in flat(config).items():
-        if value is not None and value != selected(defaults, key) and (moved := moved_key(key)):
+        if value is not None and (moved := moved_key(key)) and value != selected(defaults, key):
             plus = " (on the command line with a plus)" if moved.place.startswith(MANAGER_OPTIONS) else ""
             decides = (
                 key.partition(".")[0] in OLD_SECTIONS

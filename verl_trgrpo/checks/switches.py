@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from verl_trgrpo.checks.estimators import WITHOUT_DISCOUNT, WITHOUT_STD
 from verl_trgrpo.checks.tables import HAS_LORA, SEPARATE, Switch
-from verl_trgrpo.runs.keys import ACTOR, OVERLONG, REWARD_MODEL
+from verl_trgrpo.runs.keys import ACTOR, REWARD_MODEL
 
 # Losses without a clip range, and those with one that do not clip a second time.
 _WITHOUT_CLIP = ("gpg", "kl_cov", "dro", "sapo")
@@ -17,6 +17,11 @@ _WITHOUT_DUAL_CLIP = (*_WITHOUT_CLIP, "gspo", "clip_cov", "geo_mean", "cispo")
 _OWN_MEAN = ("geo_mean", "sapo")
 # The loss has a KL, or is asked for one.
 _KL_OF_LOSS = f"actor.use_kl_loss or '{ACTOR}.kl_loss_coef' in changed or '{ACTOR}.kl_loss_type' in changed"
+# veRL builds a reference model that has a size of its micro-batches.
+_SIZE_OF_REFERENCE = (
+    "('' if ref.log_prob_use_dynamic_bsz or ref.log_prob_micro_batch_size_per_gpu or ref.log_prob_micro_batch_size else "
+    "' <ref.log_prob_micro_batch_size_per_gpu>=%s' % (rollout.log_prob_micro_batch_size_per_gpu or 1))"
+)
 # Loggers that show the responses of a validation.
 _TABLES = ("wandb", "swanlab", "mlflow", "trackio", "clearml", "tensorboard", "vemlp_wandb")
 _VALIDATES = "(trainer.test_freq > 0 or trainer.val_before_train)"
@@ -29,6 +34,12 @@ def _replaced(key: str, by: str, without: str = Switch.without) -> Switch:
     return Switch(key, f"{by} == {key}", f"{{{by}}} replaces it; set <{by}>={{= {key}}}", without=without)
 
 
+def _of_algorithm(key: str, chosen: str, word: str) -> Switch:
+    """Return the row of settings of one algorithm, which has a word of its own."""
+    fix = f"; set {{= 'algorithm={word}' if algorithm_name else '<{chosen}>={word}'}}"
+    return Switch(key, f"{chosen} == {word!r}", fix)
+
+
 SWITCHES = {
     # The method.
     "critic": Switch(
@@ -37,28 +48,28 @@ SWITCHES = {
     # A run takes one KL: where both are asked for, that of the loss is proposed.
     "kl_in_reward": Switch(
         "algorithm.kl_ctrl.* algorithm.kl_penalty", "algorithm.use_kl_in_reward",
-        f"; {{= '' if {_KL_OF_LOSS} else 'set algorithm.use_kl_in_reward=true'}}",
+        f"; {{= '' if {_KL_OF_LOSS} else 'set algorithm.use_kl_in_reward=true' + {_SIZE_OF_REFERENCE}}}",
         without="*.enable *.enabled algorithm.kl_ctrl.horizon algorithm.kl_ctrl.target_kl", off=(0,)),
     "adaptive_kl": Switch(
         "algorithm.kl_ctrl.horizon algorithm.kl_ctrl.target_kl",
         "algorithm.use_kl_in_reward and algorithm.kl_ctrl.type == 'adaptive'",
         "; {= 'set algorithm.kl_ctrl.type=adaptive' if algorithm.use_kl_in_reward else ''}"
         f"{{= '' if algorithm.use_kl_in_reward or {_KL_OF_LOSS} else "
-        "'set algorithm.use_kl_in_reward=true algorithm.kl_ctrl.type=adaptive'}"),
+        f"'set algorithm.use_kl_in_reward=true algorithm.kl_ctrl.type=adaptive' + {_SIZE_OF_REFERENCE}}}"),
     "kl_loss": Switch(
         "actor.kl_loss_coef actor.kl_loss_type", "actor.use_kl_loss",
-        f"; {{= '' if algorithm.use_kl_in_reward else 'set {ACTOR}.use_kl_loss=true'}}", off=(0,)),
+        f"; {{= '' if algorithm.use_kl_in_reward else 'set {ACTOR}.use_kl_loss=true' + {_SIZE_OF_REFERENCE}}}", off=(0,)),
     # A recipe may say where a reference model is kept for those algorithms that have one.
     "reference": Switch(
         "ref.*", "actor.use_kl_loss or algorithm.use_kl_in_reward",
         "the run has no reference model with {actor.use_kl_loss} and {algorithm.use_kl_in_reward}; set "
-        "<actor.use_kl_loss>=true", without="*.strategy *.fsdp_config.*"),
+        f"<actor.use_kl_loss>=true{{= {_SIZE_OF_REFERENCE}}}", without="*.strategy *.fsdp_config.*"),
     "pf_ppo": Switch("algorithm.pf_ppo.*", "algorithm.use_pf_ppo", "rows are not redrawn; "),
     "discount": Switch(
         "algorithm.gamma algorithm.lam", f"algorithm.adv_estimator not in {WITHOUT_DISCOUNT}", "it does not discount"),
     "lambda": Switch("algorithm.lam", "algorithm.adv_estimator != 'reinforce_plus_plus'"),
-    "w_reinforce": Switch("algorithm.w_reinforce.*", "algorithm.adv_estimator == 'w_reinforce'"),
-    "ha_dw": Switch("algorithm.ha_dw.*", "algorithm.adv_estimator == 'ha_dw'"),
+    "w_reinforce": _of_algorithm("algorithm.w_reinforce.*", "algorithm.adv_estimator", "w_reinforce"),
+    "ha_dw": _of_algorithm("algorithm.ha_dw.*", "algorithm.adv_estimator", "ha_dw"),
     "standard_deviation": Switch("algorithm.norm_adv_by_std_in_grpo", f"algorithm.adv_estimator not in {WITHOUT_STD}"),
     "importance": Switch(
         "correction.rollout_is_*", "correction.rollout_is is not None", "; set <correction.rollout_is>=token or sequence"),
@@ -76,16 +87,19 @@ SWITCHES = {
     "aggregation": Switch(
         "actor.loss_agg_mode", f"loss.loss_mode not in {_OWN_MEAN}", "this loss takes the mean of the responses",
         off=("seq-mean-token-mean",)),
-    "correction_of_loss": Switch("loss.rollout_correction.*", "loss.loss_mode == 'bypass_mode'"),
+    "correction_of_loss": Switch(
+        "loss.rollout_correction.*", "loss.loss_mode == 'bypass_mode'",
+        "; {= '' if algorithm_name else 'set <loss.loss_mode>=bypass_mode'}"),
     "loss_scale": Switch(
         "actor.loss_scale_factor", "actor.loss_agg_mode == 'seq-mean-token-sum-norm'",
         f"; {{= '' if loss.loss_mode in {_OWN_MEAN} else 'set {ACTOR}.loss_agg_mode=seq-mean-token-sum-norm'}}"),
-    "clip_cov": Switch("loss.clip_cov_*", "loss.loss_mode == 'clip_cov'"),
-    "kl_cov": Switch("loss.kl_cov_ratio loss.ppo_kl_coef", "loss.loss_mode == 'kl_cov'"),
-    "dro": Switch("loss.dro_beta", "loss.loss_mode == 'dro'"),
-    "sapo": Switch("actor.tau_pos actor.tau_neg", "loss.loss_mode == 'sapo'"),
+    "clip_cov": _of_algorithm("loss.clip_cov_*", "loss.loss_mode", "clip_cov"),
+    "kl_cov": _of_algorithm("loss.kl_cov_ratio loss.ppo_kl_coef", "loss.loss_mode", "kl_cov"),
+    "dro": _of_algorithm("loss.dro_beta", "loss.loss_mode", "dro"),
+    "sapo": _of_algorithm("actor.tau_pos actor.tau_neg", "loss.loss_mode", "sapo"),
     "filter_groups": Switch("algorithm.filter_groups.*", "algorithm.filter_groups.enable"),
-    "distillation": Switch("distillation.*", "distillation.enabled"),
+    "distillation": Switch(
+        "distillation.*", "distillation.enabled", "; name a teacher in <distillation.teacher_models> and enable <distillation>"),
     "off_policy": Switch(
         "sampler.max_off_policy_threshold sampler.max_off_policy_strategy", "trainer.v1.trainer_mode != 'sync'",
         "responses are never of older weights"),
@@ -96,17 +110,19 @@ SWITCHES = {
     "correct_from": Switch(
         "sampler.sampler_kwargs.correct_from", "sampler.sampler_kwargs.success_rate", "; use a shaping that takes success_rate"),
     "skip_rollout": Switch(
-        "skip.rollout.*", "False", "this is of the trainer before v1; set <skip.rollout_tq.enable>=true in its place",
+        "skip.rollout.*", "False",
+        "this is of the trainer before v1; {= 'set <skip.rollout_tq.enable>=true in its place' if skip.rollout.enable else ''}",
         without=""),
     # How a step is computed.
     "fixed_micro_batches": Switch(
         "actor.ppo_micro_batch_size_per_gpu rollout.log_prob_micro_batch_size_per_gpu", "not actor.use_dynamic_bsz",
-        "micro-batches are cut by tokens; set <actor.ppo_max_token_len_per_gpu> to a number of tokens"),
+        "micro-batches are cut by tokens, {actor.ppo_max_token_len_per_gpu}; "),
     "dynamic_micro_batches": Switch(
         "actor.ppo_max_token_len_per_gpu rollout.log_prob_max_token_len_per_gpu",
-        # Padded micro-batches have a fixed size whatever a recipe says of tokens (platform=sdpa).
-        "actor.use_dynamic_bsz or not model.use_remove_padding",
-        f"; {{= '' if loss.loss_mode == 'geo_mean' else 'set {ACTOR}.use_dynamic_bsz=true'}}"),
+        # Padded micro-batches, and those of a mean of whole updates, have a fixed size whatever a recipe says of tokens.
+        "actor.use_dynamic_bsz or not model.use_remove_padding or loss.loss_mode == 'geo_mean'",
+        f"; {{= '' if actor.ppo_micro_batch_size_per_gpu or longest > actor.ppo_max_token_len_per_gpu * sequence_parallel else "
+        f"'set {ACTOR}.use_dynamic_bsz=true <rollout.log_prob_use_dynamic_bsz>=true'}}"),
     "scheduler_steps": Switch(
         "optim.total_training_steps critic.optim.total_training_steps", "False",
         "the trainer writes its own number of steps there; set <trainer.total_training_steps> to the steps of the run"),
@@ -128,11 +144,18 @@ SWITCHES = {
         "place, or bf16"),
     "engine_strategy": _replaced("engine.strategy", "actor.strategy", without=""),
     "torch_compile": _replaced("actor.use_torch_compile", "engine.use_torch_compile"),
-    "remove_padding": _replaced("actor.use_remove_padding", "model.use_remove_padding"),
+    "remove_padding": Switch(
+        "actor.use_remove_padding", "model.use_remove_padding == actor.use_remove_padding",
+        "{model.use_remove_padding} replaces it; "),
     "fused_kernels": _replaced("actor.use_fused_kernels", "model.use_fused_kernels"),
     "shuffled_updates": Switch("actor.data_loader_seed", "actor.shuffle"),
+    "engine_turbo": Switch(
+        "engine.turbo_config.* ref.fsdp_config.turbo_config.* critic.fsdp.turbo_config.*", "actor.strategy == 'fsdp_turbo'",
+        "; "),
+    "megatron_lora": Switch(
+        "model.lora.* critic.model.lora.*", "actor.strategy == 'megatron'", "; ", without="*.lora.rank *.lora.merge"),
     "lora": Switch(
-        "rollout.layered_summon model.lora_alpha model.target_modules model.exclude_modules model.lora.*", HAS_LORA,
+        "rollout.layered_summon model.lora_alpha model.target_modules model.exclude_modules", HAS_LORA,
         "there is no adapter ({model.lora_rank}); set <model.lora_rank> to the adapter's rank"),
     # Rollouts, data and rewards.
     "rollout_gpus": Switch(
@@ -156,10 +179,7 @@ SWITCHES = {
         "reward_function.name reward_function.reward_kwargs.*", "reward_function.path not in (None, '')",
         "; set <reward_function.path> to the function's file"),
     "manager_path": Switch("manager.module.path", "manager.source == 'importlib'", off=(None,)),
-    "manager_name": Switch(
-        "manager.module.name", "False",
-        "veRL takes the class that {manager.name} names; set <manager.name>={= manager.module.name}"
-        f"{{= ' {OVERLONG}.enable=false' if overlong.enable else ''}} in its place"),
+    "manager_name": Switch("manager.module.name", "False", "veRL takes the class that {manager.name} names; "),
     "overlong": Switch(
         "overlong.* reward.reward_kwargs.max_resp_len", "overlong.enable",
         "; set <manager.name>=dapo <overlong.enable>=true <reward.reward_kwargs.max_resp_len>={= data.max_response_length}"),

@@ -36,9 +36,7 @@ def unread_findings(view: RunView) -> list[Finding]:
         given = ", ".join(f"{key}={as_plain_yaml(view[key])}" for key in keys if key not in reported)
         by_word = any(key in own for key in keys)
         fix = (
-            f"{start}, without which this is not algorithm={view.choices['algorithm']}"
-            if by_word
-            else "remove this setting"
+            f"{start}, without which this is not algorithm={view.algorithm_name}" if by_word else "remove this setting"
         )
         reason = f"has no effect, because the {_NAMES[view.trainer_name]} of veRL {release} does not read this; {fix}"
         if given:
@@ -48,6 +46,5 @@ def unread_findings(view: RunView) -> list[Finding]:
 
 def _set_by_algorithm(view: RunView) -> frozenset[str]:
     """Return the keys that the file of the run's algorithm sets to another value than veRL's default."""
-    algorithm = view.choices.get("algorithm")
-    settings = algorithm_settings(algorithm) if algorithm else {}
+    settings = algorithm_settings(view.algorithm_name) if view.algorithm_name else {}
     return frozenset(key for key in settings if view[key] and view[key] != resolved(verl_defaults(), key))

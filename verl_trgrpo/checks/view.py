@@ -11,7 +11,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from omegaconf import DictConfig, ListConfig
+from omegaconf import DictConfig, ListConfig, OmegaConf
 
 from verl_trgrpo.common.findings import Finding, Level
 from verl_trgrpo.common.foreign import ForeignFileError
@@ -112,6 +112,11 @@ class RunView:
             return self.run.trainer.name
         return "v1" if self["trainer.use_v1"] else "older"
 
+    @property
+    def algorithm_name(self) -> str:
+        """Return the word of ``algorithm=``; "" without one."""
+        return self.choices.get("algorithm") or ""
+
     def ignores(self, key: str) -> bool:
         """Return True for a dotted key that the trainer never reads."""
         parts = key.split(".")
@@ -130,6 +135,11 @@ class RunView:
     def finding(self, key: str, reason: str, level: Level = Level.ERROR) -> Finding:
         """Return a finding about a setting: its key and value, and the reason."""
         return Finding(level, key, f"{key}={as_plain_yaml(self[key])}: {reason}")
+
+    @cached_property
+    def resolved(self) -> Any:
+        """Return the configuration in plain types; OmegaConf raises where a reference leads nowhere."""
+        return OmegaConf.to_container(self.config, resolve=True, throw_on_missing=False)
 
     @property
     def defaults(self) -> DictConfig:

@@ -43,7 +43,7 @@ def check(options: CheckOptions) -> int:
       verl-trgrpo data check --train train.parquet --reward math --prompt-key question --all
 
     notes:
-      docs/data.md describes each check. Parquet, JSON and JSON Lines files are opened as veRL opens them.
+      docs/data_check.md describes each check. Parquet, JSON and JSON Lines files are opened as veRL opens them.
       Rewards of your own are imported through VERL_USE_EXTERNAL_MODULES, as in veRL.
 
     exit codes:

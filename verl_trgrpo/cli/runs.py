@@ -180,8 +180,9 @@ def _validated(start: ScriptStart, options: ValidateOptions) -> CheckReport:
     composed = replace(composed, trainer=start.trainer)
 
     def whole(report: CheckReport) -> CheckReport:
-        """Add what the script and its overrides have."""
-        return report.beside(refused, start.overrides).with_findings(start.findings)
+        """Add what the script and its overrides have; of a key whose value is not known, the default says nothing."""
+        known = tuple(each for each in report.findings if each.where not in start.unread)
+        return replace(report, findings=known).beside(refused, start.overrides).with_findings(start.findings)
 
     if start.trainer and not start.trainer.name:
         report = whole(check.CheckReport(composed.config, (), None))

@@ -146,26 +146,17 @@ def _read_choice(text: str) -> Form | None:
 def _read(text: str) -> Form:
     """Read one part: an answer, the content of brackets, a cell."""
     text = ungrouped(text.lstrip(AND + OR))
-    if (number := read_number(text)) is not None:
-        return Form("value", text, number=number)
     if r"\text" in text and MONTH.search(text) and (date := read_sentence(_flat(text))):
         return Form("word", date)  # 5\text{ March}; \text{July }4,1976
-    words = _read_single(text) if text[:5] == r"\text" and _WORDS.fullmatch(text) else None
-    if words is not None and (words.kind != "word" or read_sentence(words.text)):
-        return words
     residues = several_residues(text) if r"\equiv" in text else None
-    return residues or _read_around(text) or _read_unnumbered(text)
+    return residues or _read_around(text) or _read_value(text)
 
 
 def _read_value(text: str) -> Form:
     """Read a text without clauses around it."""
     text = ungrouped(text.lstrip(AND + OR))
-    number = read_number(text)
-    return _read_unnumbered(text) if number is None else Form("value", text, number=number)
-
-
-def _read_unnumbered(text: str) -> Form:
-    """Read a text without a clause around it, which is not a plain number."""
+    if (number := read_number(text)) is not None:
+        return Form("value", text, number=number)
     if text[:1] == "]" or text[-1:] == "[":
         text = _FRENCH.sub(lambda m: ("(" if m[1] == "]" else "[") + m[2] + (")" if m[3] == "[" else "]"), text)
     if (r"\lor" in text or r"\vee" in text) and text[:2] != r"\{" and _ANY_RELATION.search(text):
@@ -249,8 +240,8 @@ def _read_list(parts: list[str]) -> Form:
         form = _read_value(part)
         # A plus-minus sign makes a list within the list: `1\pm\sqrt{5},-2` has three values. A set is one value.
         form = replace(form, last=None) if form.last else form  # of `x^2=2, 5` the 2 is not a value
-        flat = form.kind == "list" and form.name is None and not form.braces
-        items.extend(form.items if flat else [form])
+        flat = form.kind == "list" and not form.braces
+        items.extend([replace(each, name=form.name or each.name) for each in form.items] if flat else [form])
     found = Form("list", items=tuple(items))
     sets = any(form.items for form in items)
     names = {form.name if form.kind not in ("word", "relation") and (sets or form.items) else None for form in items}

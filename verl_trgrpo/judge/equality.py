@@ -36,7 +36,15 @@ from verl_trgrpo.judge.shapes import (
     numbers_in,
 )
 from verl_trgrpo.judge.spelling import GROUP, normalize, split_top_level
-from verl_trgrpo.judge.units import CHANGING_WORDS, SPACED_SYMBOLS, UNKNOWN, Unit, counted_words, in_base_units
+from verl_trgrpo.judge.units import (
+    CHANGING_WORDS,
+    SPACED_SYMBOLS,
+    UNKNOWN,
+    Unit,
+    counted_words,
+    in_base_units,
+    number_in_words,
+)
 
 SameFormula = Callable[[str, str], bool]
 
@@ -62,6 +70,7 @@ _DEGREE, _RADIAN = (("degree", 1),), (("radian", 1),)
 _OTHERWISE = Form("word", "otherwise")
 _UNIT_VECTOR = re.compile(r"\\(?:hat|widehat|vec) ?(?:\{([ijk])\}|([ijk]))(?![a-zA-Z])")  # \hat{i}; \vec k
 _NO_DEGREES = re.compile(r"\\(?:sin|cos|tan|cot|sec|csc|pi|exp|ln|log)(?![a-zA-Z])")  # \sin
+_COUNT_IN_WORDS = re.compile(r"(?:\\text\{ ?)?([a-zA-Z]+(?:-[a-z]+)?) ([a-zA-Z ]+?) ?\}?")  # \text{five dollars}
 _SPACED_SYMBOL = re.compile(rf"(?<=[0-9}}]) +([{SPACED_SYMBOLS}]$)")  # 6 m
 
 
@@ -107,6 +116,8 @@ def equal_answers(
         return True
     comparison = _Comparison(rounded_gold, same_formula, question, ordered, in_question, options, places, base)
     answers = read_forms(answer_text)
+    if (match := _COUNT_IN_WORDS.fullmatch(answer_text)) and (number := number_in_words(match[1])) is not None:
+        answers += read_forms(rf"{number}\text{{ {match[2]}}}")
     if _SPACED_SYMBOL.search(answer):  # `6 m` is six metres, or `6m`
         answers += read_forms(normalize(_SPACED_SYMBOL.sub(r"\1", answer)))
     return any(

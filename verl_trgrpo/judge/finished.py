@@ -7,9 +7,9 @@ judged item by item.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from math import gcd
 from typing import Literal
 
 from verl_trgrpo.judge.answers import read_forms
@@ -17,27 +17,22 @@ from verl_trgrpo.judge.arranged import arranged, parsed
 from verl_trgrpo.judge.equality import alternatives
 from verl_trgrpo.judge.forms import Form
 from verl_trgrpo.judge.left_to_do import (
+    are_primes,
     has_power_of_product,
     has_product_of_sums,
     has_root_below,
     has_root_left,
     left_to_evaluate,
 )
-from verl_trgrpo.judge.parser import Tree
+from verl_trgrpo.judge.parser import Tree, tokens_of
 from verl_trgrpo.judge.question import Asked, arrangement
-from verl_trgrpo.judge.quotients import has_common_factor, has_like_terms, is_factored_as
-from verl_trgrpo.judge.solved import INEQUALITY, is_left_unsolved
+from verl_trgrpo.judge.quotients import has_common_factor, has_like_terms, is_factored_as, is_less_split
+from verl_trgrpo.judge.solved import INEQUALITY, RELATION, is_left_unsolved
 from verl_trgrpo.judge.spelling import GROUP, normalize
 from verl_trgrpo.judge.units import UNKNOWN, in_base_units
 
 Fault = Literal["restated", "unfinished", "unit"]
 
-_PERIODIC = re.compile(r"\\overline|\\bar|\\ldots|\.[0-9]*\([0-9]+\)")  # 0.\overline{3}; 0.(3)
-_FRACTION = re.compile(r"\\frac\{(-?[0-9]+)\}\{(-?[0-9]+)\}|(?<![0-9])([0-9]+)/(-?[0-9]+)")  # \frac{1}{2}; 1/2
-_MIXED = re.compile(r"[0-9] ?\\frac\{[0-9]+\}\{[0-9]+\}|[0-9] [0-9]+/[0-9]+")  # 1\frac{1}{2}
-_SCIENTIFIC = re.compile(
-    r"-?[1-9](?:\.[0-9]+)?(?:(?:\\times|\\cdot|\*)10\^(?:\{-?[0-9]+\}|-?[0-9]+)|[eE][+-]?[0-9]+)"
-)  # 1.2\times10^4
 _NAME = re.compile(r"[a-zA-Z](?:_(?:\w|\{\w+\}))?|\\[a-z]+")  # x; x_1; \theta
 _ABOUT = re.compile(r"(?:\\approx|≈)[\s$]*-?[0-9][0-9,]*[\s$.]*$")  # \approx 42
 _SUM_OF_MATRICES = re.compile(r"\\end\{[a-z]*matrix\} ?\)? ?[+-]")  # \end{pmatrix}+
@@ -76,8 +71,9 @@ def fault_of(gold: str, answer: str, question: Asked) -> Fault | None:
         return "unit"
     if is_left_unsolved(golds, text, given, question):
         return "unfinished"
+    has_number = any(each.number is not None for each in wanted)
     for form in given:
-        if form.number is not None or any(each.number is not None for each in wanted if len(wanted) == 1):
+        if has_number and (form.number is not None or len(wanted) == 1):
             if (fault := _number_fault(form, wanted, question)) is not None:
                 return fault
         elif (fault := _formula_fault(form, wanted, question)) is not None:
@@ -96,14 +92,21 @@ def _values(form: Form) -> Iterator[Form]:
 
 def _whole_fault(golds: Sequence[str], text: str, question: Asked) -> Fault | None:
     """Judge an answer that is a relation of the question, or a sum of matrices, where the gold is none."""
+    found = arrangement(text)
     copied = text.replace(" ", "") in question.texts
-    if "=" in text and not any("=" in gold for gold in golds):
-        return "restated" if copied or arrangement(text) in question.formulas else None
-    if INEQUALITY.search(text) and copied and not _is_solved(text):
-        return "restated" if arrangement(text) not in map(arrangement, golds) else None
+    if RELATION.search(text) and (copied or found in question.formulas) and not _is_solved(text):
+        return "restated" if found is None or found not in map(arrangement, golds) else None
+    if "a square" in question.asks and all(_repeats_letter(text, gold) for gold in golds):
+        return "unfinished"
     if _SUM_OF_MATRICES.search(text) and not any(map(_SUM_OF_MATRICES.search, golds)):
         return "restated" if copied else "unfinished"
     return None
+
+
+def _repeats_letter(text: str, gold: str) -> bool:
+    """Return whether a letter of the gold stands in an answer more often than there: `x(x+4)+1` for `(x+2)^2-3`."""
+    ours, theirs = (Counter(each for kind, each in tokens_of(side) if kind == "name") for side in (text, gold))
+    return any(ours[name] > count for name, count in theirs.items())
 
 
 def _is_solved(text: str) -> bool:
@@ -120,7 +123,9 @@ def _has_other_unit(form: Form, wanted: Sequence[Form], question: Asked) -> bool
         )
     if "degrees" in question.asks and not form.unit and r"\pi" in form.text:
         return any(dict(each.unit or ()).get("degree") for each in wanted)  # \frac{\pi}{3} for 60^\circ
-    if not form.unit or any(each.unit for each in wanted) or any(name.startswith(UNKNOWN) for name, _ in form.unit):
+    if not form.unit or any(name.startswith(UNKNOWN) for name, _ in form.unit):
+        return False
+    if any(each.unit not in (None, question.unit) for each in wanted):
         return False
     angles = {"radians": "radian", "degrees": "degree"}
     asked = {unit for word, unit in angles.items() if word in question.asks}
@@ -136,17 +141,21 @@ def _number_fault(form: Form, wanted: Sequence[Form], question: Asked) -> Fault 
     text = form.text.replace(" ", "")
     if text in question.objects and all(each.number and each.number.percent != form.number.percent for each in wanted):
         return "restated"
-    same = [each for each in wanted if each.number is not None and each.number.value == form.number.value]
-    if "scientific" in question.asks and any(_is_scientific(each.text) for each in same) and not _is_scientific(text):
-        return "unfinished"
-    if not same or any(_written(form.text) == _written(each.text) for each in same):
+    other_percent = all(
+        each.number and each.number.percent and each.number.value != form.number.value for each in wanted
+    )
+    if "a percentage" in question.asks and not form.number.percent and other_percent:
+        return "unfinished"  # 0.375 for 37.5\%
+    ways = {each.number.written for each in wanted if each.number and each.number.value == form.number.value}
+    way = form.number.written
+    if not ways or way in ways:
         return None
-    way = _written(form.text)
+    if "scientific" in question.asks and "scientific" in ways:
+        return "unfinished"
     if text in question.objects:
         return "restated"
     if form.number.value.denominator == 1:
         return None
-    ways = {_written(each.text) for each in same}
     if "reduced" in question.asks and way == "unreduced":
         return "unfinished"
     for asked, refused in (("fraction", ("decimal", "periodic", "mixed")), ("decimal", ("fraction", "unreduced", "mixed")),
@@ -156,20 +165,6 @@ def _number_fault(form: Form, wanted: Sequence[Form], question: Asked) -> Fault 
     return None
 
 
-def _is_scientific(text: str) -> bool:
-    return _SCIENTIFIC.fullmatch(text.replace(" ", "")) is not None
-
-
-def _written(text: str) -> str:
-    """Return the way in which a number is written."""
-    if _MIXED.search(text):
-        return "mixed"
-    if match := _FRACTION.fullmatch(text.strip("+- ")):
-        top, bottom = (int(each) for each in match.groups() if each is not None)
-        return "fraction" if gcd(top, bottom) == 1 else "unreduced"
-    return "periodic" if _PERIODIC.search(text) else "decimal"
-
-
 def _formula_fault(form: Form, wanted: Sequence[Form], question: Asked) -> Fault | None:
     given, golds = _sides_of(form), [side for each in wanted for side in _sides_of(each)]
     if form.kind == "relation" or any(each.kind == "relation" for each in wanted):
@@ -177,6 +172,8 @@ def _formula_fault(form: Form, wanted: Sequence[Form], question: Asked) -> Fault
         copied = found is not None and found in question.formulas
         return "restated" if copied and found not in {arrangement(each.text) for each in wanted} else None
     for side in given:
+        if "primes" in question.asks and are_primes(side.tree):
+            continue  # 2\cdot2\cdot3 for 2^2\cdot3
         if side.arranged in question.formulas and all(side.arranged != each.arranged for each in golds):
             return "restated"
         if not golds:
@@ -201,6 +198,14 @@ def _not_factored(side: _Side, golds: Sequence[_Side]) -> bool:
     return not any(is_factored_as(side.arranged, each.arranged) for each in golds)
 
 
+def _not_power(side: _Side, golds: Sequence[_Side]) -> bool:
+    return all(each.tree[0] == "^" and each.tree[:2] != side.tree[:2] for each in golds)
+
+
+def _is_less_split(side: _Side, golds: Sequence[_Side]) -> bool:
+    return all(is_less_split(side.arranged, each.arranged) for each in golds)
+
+
 def _is_reducible(side: _Side, golds: Sequence[_Side], strict: bool) -> bool:
     return all(has_common_factor(side.arranged, each.arranged, strict) for each in golds)
 
@@ -220,6 +225,9 @@ def _unlike(test: Callable[[Tree], bool], arrangement: bool = False) -> Callable
 _FORMS: dict[str, tuple[Callable[[_Side, Sequence[_Side]], bool], ...]] = {
     "factored": (_not_factored,),
     "expanded": (_unlike(has_product_of_sums, arrangement=True), _unlike(has_power_of_product)),
+    "primes": (_unlike(lambda tree: not are_primes(tree)),),
+    "a power": (_not_power,),
+    "partial fractions": (_is_less_split,),
     "rationalized": (_unlike(has_root_below, arrangement=True),),
     "simplified": (
         _unlike(has_root_left, arrangement=True),

@@ -293,18 +293,9 @@ MONTH = re.compile("|".join(re.findall(r"^MONTH: /(.+)/$", GRAMMAR, re.MULTILINE
 _PLAIN_WORD = re.compile(r"(?<![a-zA-Z\\])[a-zA-Z]{4}")  # unclear, not a product
 _NARROW = ("positive", "non", "integer", "natural", "rational")
 _KINDS = frozenset({"ARTICLE", "EVERY", "SOME", "ADJECTIVE", "NOUN", "CONSTANT"})
-_OF_CLASSES = _KINDS - {"SOME", "ADJECTIVE", "CONSTANT"} | {
-    "NAMES",
-    "BE",
-    "OF",
-    "BY",
-    "CLASS",
-    "POWER",
-    "MULTIPLE",
-    "DIVISIBLE",
-    "DIGITS",
-    "NOT",
-}
+_OF_CLASSES = {
+    "ARTICLE", "EVERY", "NOUN", "NAMES", "BE", "OF", "BY", "CLASS", "POWER", "MULTIPLE", "DIVISIBLE", "DIGITS", "NOT",
+}  # fmt: skip
 _FORMULAS = {"FORMULA", "RELATION", "NAMES", "DOMAIN", "DIGITS"}
 
 

@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import starmap
 from typing import Any
 
 from verl_trgrpo.judge.answer_form import ANSWER_FORMS, AnswerForm, asked_form, prompt_text, read_answer, read_boxes
@@ -11,7 +12,7 @@ from verl_trgrpo.judge.answers import read_forms
 from verl_trgrpo.judge.equality import alternatives, equal_answers, formulas
 from verl_trgrpo.judge.finished import Fault, fault_of
 from verl_trgrpo.judge.golds import GroundTruthError, gold_text, golds_of
-from verl_trgrpo.judge.letters import renamed
+from verl_trgrpo.judge.letters import changes_of, renamed
 from verl_trgrpo.judge.processes import Judges
 from verl_trgrpo.judge.question import Asked, read_question
 from verl_trgrpo.judge.spelling import normalize
@@ -106,7 +107,7 @@ def judge_answer(
     def equal(gold: str, answer: str) -> bool:
         if asked.has_natural_log(gold, natural_log):
             gold, answer = _BARE_LOG.sub(r"\\ln ", gold), _BARE_LOG.sub(r"\\ln ", answer)
-        return equal_answers(
+        return any(starmap(same_formula, changes_of(gold, answer, asked))) or equal_answers(
             [gold], answer, same_formula, rounded_gold=rounded_gold, question=text, ordered="ordered" in asked.asks,
             in_question=asked.has_formula, options=dict(asked.options), places=asked.places, base=asked.base,
         )  # fmt: skip
@@ -131,15 +132,28 @@ def judge_answer(
 def _candidates(
     golds: Sequence[str], answer: str, response: str, thinking_opened: bool, asked: Asked
 ) -> Iterator[tuple[str, str]]:
-    """Yield what may be equal: each gold and the answer; with its constants renamed; and all boxes, where several are asked."""
+    """Yield what may be equal: each gold and the answer; the option of a letter, where the other side has none; with its
+    constants renamed; and all boxes, where several are asked."""
     for gold in golds:
         yield gold, answer
+    options = dict(asked.options)
+    for gold in golds if options else ():
+        ours, theirs = _letter(gold), _letter(answer)
+        if (ours in options) != (theirs in options):
+            pair = (asked.option_behind(ours), answer) if ours in options else (gold, options[theirs])
+            yield from [pair] * all(pair)
     for gold in golds:
         for other in renamed(gold, answer, asked):
             yield gold, other
     if "several" in asked.asks and len(boxes := read_boxes(response, thinking_opened)) > 1:
         for gold in golds:
             yield gold, ", ".join(boxes)
+
+
+def _letter(text: str) -> str:
+    """Return the letter of a choice that stands alone: `B` of `B` and `\\text{(B)}`."""
+    form = read_forms(normalize(text))[0]
+    return "" if form.items else form.text
 
 
 @lru_cache(maxsize=4096)

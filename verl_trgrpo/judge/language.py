@@ -1,7 +1,7 @@
 r"""The spellings of one sign, command or function: the language that the reader of answers understands.
 
-docs/math_reward.md shows this table. A spelling that begins with a backslash is a command, a word or sign in ASCII is plain text,
-read where an answer has no backslash, and anything else is a character.
+docs/math_language.md shows this table. A spelling that begins with a backslash is a command, a word or sign in ASCII is plain
+text, read where an answer has no backslash, and anything else is a character.
 """
 
 LANGUAGE = {

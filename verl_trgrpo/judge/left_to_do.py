@@ -43,6 +43,14 @@ def has_power_of_product(tree: Tree) -> bool:
     )
 
 
+def are_primes(tree: Tree) -> bool:
+    """Return whether a tree that is not arranged is a product of primes and their powers."""
+    if tree[0] == "*":
+        return all(map(are_primes, tree[1:]))
+    number = tree[1] if tree[0] == "^" and tree[2][0] == "number" else tree
+    return number[0] == "number" and number[1].denominator == 1 and _exponents_of(int(number[1])) == [1]
+
+
 def has_root_below(tree: Tree) -> bool:
     """Return whether there is a root in a denominator, or a fraction in a root."""
     return any(

@@ -11,6 +11,9 @@ from verl_trgrpo.judge.spelling import normalize
 _MOST = 3
 _SEGMENT = re.compile(r"[A-Z] ?[A-Z]")  # AB
 _CONSTANT = re.compile(r"[a-zA-Z](?:_(?:\w|\{\w+\}))?|\\(?:alpha|beta|gamma|lambda|mu|kappa)(?:_\w)?")  # C_1
+_INTEGRAL = re.compile(r"\\int(?![a-z])|integral|antiderivative", re.IGNORECASE)  # \int
+_WITH_CONSTANT = re.compile(r"(?:[a-zA-Z]\([a-z]\)=|[a-zA-Z]=)?(.+)\+([a-zA-Z](?:_\w)?)")  # x^2+C
+_NAME = re.compile(r"\\[a-zA-Z]+(?:_(?:\w|\{\w+\}))?|[a-zA-Z](?:_(?:\w|\{\w+\}))?")  # x; \theta
 _NUMBERS = {"e", "i", r"\pi"}
 
 
@@ -24,16 +27,31 @@ def renamed(gold: str, answer: str, asked: Asked) -> Iterator[str]:
     if not asked.formulas or _SEGMENT.search(ours) or _SEGMENT.search(theirs):
         return
     free, free_too = _free(ours, asked), _free(theirs, asked)
-    if free == free_too or len(free) != len(free_too) or not 0 < len(free) <= _MOST or ours.strip() in free:
+    if len(free) != len(free_too) or not 0 < len(free) <= _MOST or ours.strip() in free:
         return
-    pattern = re.compile(r"\\[a-zA-Z]+(?:_(?:\w|\{\w+\}))?|[a-zA-Z](?:_(?:\w|\{\w+\}))?")
     for names in permutations(free):
+        if names == free_too:
+            continue
         names_of = dict(zip(free_too, names, strict=True))
-        yield pattern.sub(lambda match, by=names_of: by.get(_name(match[0]), match[0]), theirs)  # type: ignore[misc]
+        yield _NAME.sub(lambda match, by=names_of: by.get(match[0], match[0]), theirs)  # type: ignore[misc]
 
 
-def _name(text: str) -> str:
-    return re.sub(r"\{(.)\}", r"\1", text)
+def changes_of(gold: str, answer: str, asked: Asked) -> Iterator[tuple[str, str]]:
+    r"""Yield how two functions with a free constant change from a number on, where the question is about an integral.
+
+    That is `F(x)-F(a)` for `F(x)+C`, so that `(x+1)^2+C` is `x^2+2x+C`. There are two numbers, as a function may have no value.
+    """
+    matches = [_WITH_CONSTANT.fullmatch(normalize(text)) for text in (gold, answer)]
+    functions = [match[1] for match in matches if match and match[2] in _free(match[0], asked)]
+    names = {each for text in functions for kind, each in tokens_of(text) if kind == "name"} - _NUMBERS
+    if len(functions) < 2 or len(names) != 1 or names & {*_free("".join(functions), asked)}:
+        return
+    for number in (r"{\frac{3}{5}}", r"{\frac{31}{4}}") if _INTEGRAL.search(asked.text) else ():
+        one, other = (
+            f"{text}-({_NAME.sub(lambda each, by=number: by if each[0] in names else each[0], text)})"
+            for text in functions
+        )
+        yield one, other
 
 
 def _free(text: str, asked: Asked) -> tuple[str, ...]:

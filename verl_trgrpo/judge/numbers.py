@@ -4,6 +4,8 @@ import re
 import struct
 from dataclasses import dataclass
 from fractions import Fraction
+from math import gcd
+from typing import Literal
 
 from verl_trgrpo.judge.spelling import GROUP
 
@@ -18,11 +20,15 @@ _WHOLE = re.compile(rf"[-+]?[0-9]{{1,{_MAX_DIGITS}}}")  # -12
 _NUMBER = re.compile(
     r"(?P<sign>[-+]?)(?:"
     r" ?(?:(?P<whole>[0-9]+) )?(?P<top>-?[0-9]+)/(?P<bottom>-?[0-9]+)"
-    r"|(?P<before>[0-9]+\.(?P<plain>[0-9]*))(?:\\(?:overline|bar)(?P<period>[0-9]|\{[0-9]+\})|\((?P<round>[0-9]+)\)|\\ldots)"
+    r"|(?P<before>[0-9]*\.(?P<plain>[0-9]*))(?:\\(?:overline|bar)(?P<period>[0-9]|\{[0-9]+\})|\((?P<round>[0-9]+)\)|\\ldots)"
     rf"|(?P<mantissa>{_DECIMAL})(?:(?:\\times|\\cdot|\*|x){_POWER_OF_TEN.replace('NAME', 'a')}|[eE](?P<b>[-+]?[0-9]+))?"
     rf"|{_POWER_OF_TEN.replace('NAME', 'c')}"
     r")(?P<percent>\\?%)?"
 )  # -1234.5; 1 4/5; 0.1\overline{6}; 0.(3); 8.7\times10^{8}; 1e-5; 10^{9}; 62.5\%
+
+
+Notation = Literal["decimal", "scientific", "periodic", "fraction", "unreduced", "mixed"]
+_WITH_BAR = ("fraction", "unreduced", "mixed")
 
 
 @dataclass(frozen=True)
@@ -32,13 +38,14 @@ class Number:
     Args:
         value: without a percent sign, exactly.
         percent: a percent sign follows.
-        literal_integer: no fraction bar. An integer ground truth wants such an answer: `\\frac{10}{2}` is a task, not a result.
+        written: the way in which it is written, "unreduced" as a fraction that is not in lowest terms. A ground truth without a
+            fraction bar that is an integer wants an answer without one: `\\frac{10}{2}` is a task, not a result.
         last_place: the value of the last digit written, such as 0.1 for `9.6`; None for fractions and plain integers.
     """
 
     value: Fraction
     percent: bool = False
-    literal_integer: bool = True
+    written: Notation = "decimal"
     last_place: Fraction | None = None
 
 
@@ -63,13 +70,14 @@ def read_number(text: str) -> Number | None:
         whole, top, bottom = int(match["whole"] or 0), int(match["top"]), int(match["bottom"])
         if bottom == 0 or (whole and min(top, bottom) < 0):
             return None
-        return Number(sign * (whole + Fraction(top, bottom)), percent, literal_integer=False)
+        written: Notation = "mixed" if match["whole"] else "fraction" if gcd(top, bottom) == 1 else "unreduced"
+        return Number(sign * (whole + Fraction(top, bottom)), percent, written)
     if match["before"]:
         period = match["round"] or (match["period"] or _repeated(match["plain"])).strip("{}")
         if not period:
             return None
         repeated = Fraction(int(period), (10 ** len(period) - 1) * 10 ** len(match["plain"]))
-        return Number(sign * (Fraction(match["before"] + "0") + repeated), percent)
+        return Number(sign * (Fraction(match["before"] + "0") + repeated), percent, "periodic")
     exponent = int((match["a"] or match["b"] or match["c"] or "0").strip("{}"))
     if abs(exponent) > _MAX_EXPONENT:
         return None
@@ -77,7 +85,9 @@ def read_number(text: str) -> Number | None:
     scale = Fraction(10) ** exponent
     decimals = len(mantissa.partition(".")[2])
     rounded = match["mantissa"] is not None and (decimals > 0 or exponent != 0)
-    return Number(sign * Fraction(mantissa) * scale, percent, last_place=scale / 10**decimals if rounded else None)
+    place = scale / 10**decimals if rounded else None
+    scientific = any(match.group("a", "b", "c")) and 1 <= float(mantissa) < 10
+    return Number(sign * Fraction(mantissa) * scale, percent, "scientific" if scientific else "decimal", place)
 
 
 def _repeated(digits: str) -> str:
@@ -97,7 +107,7 @@ def equal_numbers(gold: Number, answer: Number, rounded_gold: bool) -> bool:
         values = {answer.value / 100} | ({answer.value} if abs(gold.value) >= 1 else set())
     if gold.percent and not answer.percent:
         values.add(answer.value * 100)
-    if answer.value.denominator == 1 and gold.literal_integer and not answer.literal_integer:
+    if answer.value.denominator == 1 and gold.written not in _WITH_BAR and answer.written in _WITH_BAR:
         return False
     if gold.value in values or _is_binary(gold, answer):
         return True

@@ -13,7 +13,7 @@ from functools import lru_cache
 from verl_trgrpo.judge.arranged import arranged, parsed
 from verl_trgrpo.judge.parser import Tree, tokens_of
 from verl_trgrpo.judge.spelling import normalize, split_top_level
-from verl_trgrpo.judge.units import UNKNOWN, Unit, read_unit
+from verl_trgrpo.judge.units import UNKNOWN, Unit, number_in_words, read_unit
 
 _MAX_CHARS = 8000
 _MAX_FORMULAS = 200
@@ -39,17 +39,7 @@ _PLACES = (
     r"(?:decimal place|significant (?:figure|digit))s?|d\.p\.|(?:nearest|closest) (?:tenth|hundredth|thousandth|hundred|thousand"
     r"|ten|million|whole number|integer|cent|dollar|percent)"
 )
-_PLACE_NAMES = {
-    "integer": 0,
-    "whole number": 0,
-    "one": 1,
-    "tenth": 1,
-    "two": 2,
-    "hundredth": 2,
-    "three": 3,
-    "thousandth": 3,
-    "four": 4,
-}
+_PLACE_NAMES = ("integer", "tenth", "hundredth", "thousandth")
 _PLACES_ASKED = re.compile(
     r"\bto (?:the )?(?:nearest|closest) (integer|whole number|tenth|hundredth|thousandth)\b"
     r"|\b(?:to|correct to) \$?([1-6]|one|two|three|four)\$? (?:decimal places?|d\.p\.)",
@@ -66,7 +56,17 @@ _WORDINGS = {
     "factored": (
         r"\bfactori[sz]e\b", r"\bfactor\b(?! (?:of|in|that|is|which|by)\b)", r"\bas a product of\b", r"\bin factored form\b",
     ),
-    "expanded": (r"\bexpand(?:ed)?\b", r"\bmultiply out\b", r"\bas a polynomial\b"),
+    "expanded": (
+        r"\bexpand(?:ed)?\b", r"\bmultiply out\b", r"\bas a polynomial\b", r"\bpolynomial\b[^.?!]{0,80}\bstandard form\b",
+    ),
+    "primes": (r"\bprime[- ]factori[sz]ation\b", r"\bas a product of (?:powers of )?primes?\b"),
+    "a power": (r"\bas a (?:single )?power of\b",),
+    "a square": (
+        r"\bvertex form\b", r"\bcomplet(?:e|ing) the square\b", r"\bin the form \$[^$]{0,40}\)\^\{?2\}? ?[+-]",
+        r"\b(?:circle|ellipse|hyperbola|parabola)\b[^?!]{0,120}\bstandard form\b",
+    ),
+    "a line in standard form": (r"\bline\b[^?!]{0,120}\bstandard form\b",),
+    "partial fractions": (r"\bpartial[- ]fractions?\b",),
     "simplified": (r"\bsimplif(?:y|ied)\b", r"\bsimplest (?:radical )?form\b"),
     "rationalized": (r"\brationali[sz]e", r"\brational denominator\b"),
     "solved": (
@@ -97,6 +97,7 @@ _WORDINGS = {
         r"\b(?:all|both|each|every|list|solutions|roots|zeros|values|respectively)\b", r"\((?:b|2|ii)\)",
     ),
     "percent": (r"\bper ?cent", "%"),
+    "a percentage": (r"\b(?:as|to|into) an? per ?cent", r"\bwhat per ?cent"),
     "natural logarithm": (
         r"\\ln(?![a-z])", r"\bnatural log", r"\\int(?![a-z])", r"\\lim(?![a-z])", r"\be\^", r"\\infty(?![a-z])",
         r"\bderivative", r"\bdifferential",
@@ -165,6 +166,12 @@ class Asked:
     def has_formula(self, text: str) -> bool:
         """Return whether a normalized formula is one of the question's."""
         return text.replace(" ", "") in self.texts or arrangement(text) in self.formulas
+
+    def option_behind(self, letter: str) -> str:
+        """Return what stands behind the letter of a choice, "" where another letter has the same or the letter is asked for."""
+        texts = [text for _, text in self.options]
+        found = dict(self.options).get(letter, "")
+        return found if texts.count(found) == 1 and "letter" not in self.text.casefold() else ""
 
     def has_natural_log(self, gold: str, in_source: bool) -> bool:
         r"""Return whether `\log` without a base is the natural one: in the gold's source, or because the question or the gold is
@@ -250,8 +257,8 @@ def _pieces(formula: str) -> Iterator[str]:
 
 def _places(text: str) -> int | None:
     """Return the decimal places to which a question asks to round."""
-    asked = {(a or b).casefold() for a, b in _PLACES_ASKED.findall(text)}
-    found = {int(each) if each.isdigit() else _PLACE_NAMES[each] for each in asked}
+    asked = {(a or b).casefold().replace("whole number", "integer") for a, b in _PLACES_ASKED.findall(text)}
+    found = {_PLACE_NAMES.index(each) if each in _PLACE_NAMES else number_in_words(each) or int(each) for each in asked}
     return found.pop() if len(found) == 1 else None
 
 

@@ -5,7 +5,7 @@ The gold decides: its denominator is reduced, its factors are all there are. Wha
 
 from collections.abc import Iterator
 
-from verl_trgrpo.judge.arranged import factors, names, parts
+from verl_trgrpo.judge.arranged import factors, names, parts, split_number
 from verl_trgrpo.judge.parser import Tree
 from verl_trgrpo.judge.polynomials import NoPolynomialError, Quotient, content, divided, is_constant
 
@@ -48,6 +48,19 @@ def _has_quotient_inside(tree: Tree) -> bool:
     return tree[0] == "+" and any(
         part[0] == "^" and part[2][:1] == ("number",) and part[2][1] < 0 for part in parts(tree)
     )
+
+
+def is_less_split(answer: Tree, gold: Tree) -> bool:
+    r"""Return whether an arranged sum has fewer terms than the gold, or a term with more factors below: `\frac{2}{x^2-1}`."""
+    ours, theirs = map(_factors_below, (answer, gold))
+    return len(ours) < len(theirs) or max(ours) > max(theirs)
+
+
+def _factors_below(tree: Tree) -> list[int]:
+    """Return how many factors with letters each term divides by."""
+    _, rest = split_number(tree)
+    terms = rest[1:] if rest[0] == "+" else (rest,)
+    return [sum(exponent < 0 and bool(names(base)) for base, exponent in factors(term)[1]) for term in terms]
 
 
 def has_like_terms(tree: Tree) -> bool:

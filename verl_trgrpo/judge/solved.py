@@ -11,7 +11,7 @@ from verl_trgrpo.judge.parser import Tree
 from verl_trgrpo.judge.polynomials import NoPolynomialError, Polynomial, Quotient, factor_between
 from verl_trgrpo.judge.question import Asked, arrangement
 
-_SIGN = re.compile(r"=|<|>|\\(?:leq|geq|neq)(?![a-zA-Z])")  # =; \leq
+RELATION = re.compile(r"=|<|>|\\(?:leq|geq|neq)(?![a-zA-Z])")  # =; \leq
 INEQUALITY = re.compile(r"<|>|\\(?:leq|geq|neq)(?![a-zA-Z])")  # <; \neq
 _RELATIONS = ("=", "<", r"\leq", r"\neq")
 
@@ -28,14 +28,15 @@ def is_left_unsolved(golds: Sequence[str], text: str, given: Sequence[Form], que
         question: what the answer is to.
     """
     wanted = frozenset[str]().union(*map(_solved_for, golds))
-    solved = bool(wanted) or not any(map(_SIGN.search, golds))
+    solved = bool(wanted) or not any(map(RELATION.search, golds))
     left = [form for form in given if form.kind == "relation" and INEQUALITY.search(form.text)]
     if solved and any(len(_names(form.text)) == 1 and not _solved_for(form.text) for form in left):
         return True
     relation = arrangement(text)
     if relation is None or relation[0] not in _RELATIONS:
         return False
-    if not ((wanted and "solved" in question.asks) or _occurs_in(relation, question)):
+    asked = question.asks & {"solved"} if wanted else question.asks & {"a line in standard form"}
+    if not (asked or _occurs_in(relation, question)):
         return False
     if wanted:
         return wanted.isdisjoint(_solved_for(text))
@@ -44,7 +45,7 @@ def is_left_unsolved(golds: Sequence[str], text: str, given: Sequence[Form], que
 
 def _solved_for(text: str) -> frozenset[str]:
     """Return what is alone on one side of a relation, and not on another."""
-    sides = [side.strip() for side in _SIGN.split(text)]
+    sides = [side.strip() for side in RELATION.split(text)]
     return frozenset(
         side.partition("(")[0]
         for side in sides[: len(sides) * (len(sides) > 1)]
@@ -53,7 +54,7 @@ def _solved_for(text: str) -> frozenset[str]:
 
 
 def _names(text: str) -> frozenset[str]:
-    found = [arrangement(side) for side in _SIGN.split(text)]
+    found = [arrangement(side) for side in RELATION.split(text)]
     return frozenset[str]().union(*(names(each) for each in found if each is not None))
 
 

@@ -127,7 +127,6 @@ _LAYOUT = tuple(
             r"|\\(?:underline|boxed|fbox|mathbf|boldsymbol|bm|pmb|mathit|mathsf|mathtt)\s*(?=\{|(?<=\s)[a-zA-Z](?![a-zA-Z]))",
             " ",
         ),  # \left(; \displaystyle x; \color{red}; \tag{1}; 5\checkmark; \boxed{5}
-        (rf"\$ ?[\n{ROW}] ?\$", ", "),  # $x=1$\ue000$y=2$
         (r"\$", ""),  # $5$
         (rf"(\s*)\\(?:math(?:rm|up)|operatorname\*?)\s*{_NESTED}", _upright),  # \mathrm{cm}; \operatorname{lcm}
         (
@@ -197,7 +196,6 @@ _RULES = tuple(
         (r"\\mathbb\s*([A-Z])(?![a-zA-Z])", r"\\mathbb{\1}"),  # \mathbb R
         (r"\\ddot\s*(?:\{([a-zA-Z])\}|([a-zA-Z]))", r"\1\2''"),  # \ddot{x}
         (r"\\dot(?![a-zA-Z])\s*(?:\{([a-zA-Z]|\\[a-zA-Z]+)\}|([a-zA-Z]|\\[a-zA-Z]+))", r"\1\2'"),  # \dot{x}; \dot\theta
-        (r"([a-zA-Z])('+)(_(?:\w|\{[^{}]*\}))", r"\1\3\2"),  # S'_1
         (
             r"\\frac\{\\text\{ ?([a-zA-Z]+)\}\}\{\\text\{ ?([a-zA-Z]+)\}(\^[0-9])?\}",
             r"\\text{ \1/\2\3}",
@@ -221,8 +219,6 @@ _RULES = tuple(
         (rf"\\sqrt(\[[0-9a-z]\])?\s*({_SYMBOL})", r"\\sqrt\1{\2}"),  # \sqrt2; \sqrt[3]2
         (r"([_^])\s*\{\s*([0-9a-zA-Z])\s*\}(?! *[0-9])", r"\1\2"),  # x_{1}
         (r"(?<![\\a-zA-Z0-9}^_\]])\{\s*([0-9.]+|[a-zA-Z])\s*\}", r"\1"),  # {5}x
-        (r"(?<![\\a-zA-Z}^_\]])\{\s*(\([^(){}]*\))\s*\}", r"\1"),  # 2{(x-3)}^2
-        (r"\s+", " "),  # x  y
         (r" ?\\text\{ (?=[a-zA-Z])| \\text\{(?=[a-zA-Z])", "\ue002\\\\text{"),  # 5\text{ cm}; 5 \text{cm}
         (r"(?<![0-9a-zA-Z]) | (?![0-9a-zA-Z])", ""),  # x + 1
         (r"(?<=[0-9]) (?=[a-zA-Z])|(?<=[a-zA-Z]) (?=[0-9])", ""),  # 5 x; x 5

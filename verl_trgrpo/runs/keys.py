@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from omegaconf import OmegaConf
+from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from verl_trgrpo.common.text import nearest_key
@@ -57,6 +57,12 @@ class MovedKey:
 
     place: str
     why: str = ""
+
+
+# A dotted name, and one that a message proposes: set KEY=VALUE, or KEY=VALUE.
+_SHORT = re.compile(
+    r"(?<![\w.])[a-z]\w*(?:\.[a-z]\w*)+(?![\w(])|(?<=\b(?:set|use) )[a-z]\w*(?==)|(?<=\bor )[a-z]\w*(?==)"
+)
 
 
 @cache
@@ -137,6 +143,27 @@ def selected(config: Any, key: str) -> Any:
         return OmegaConf.select(config, key, throw_on_missing=False)
     except OmegaConfBaseException:
         return None
+
+
+def with_whole_keys(message: str, where: str, config: DictConfig) -> str:
+    """Return the message of a section's class, which names keys as its section does, with keys that can be typed.
+
+    Args:
+        message: of the class.
+        where: dotted key of the section, or of a part of it.
+        config: that has the keys.
+    """
+    parts = where.split(".")
+
+    def whole(found: re.Match[str]) -> str:
+        for length in range(len(parts), 0, -1):
+            section, _, name = ".".join([*parts[:length], found[0]]).rpartition(".")
+            holder = selected(config, section)
+            if isinstance(holder, DictConfig) and name in holder and not isinstance(selected(holder, name), DictConfig):
+                return f"{section}.{name}"
+        return found[0]
+
+    return _SHORT.sub(whole, message)
 
 
 def flat(config: Any, prefix: str = "") -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The states of a quantity that make a run sick: one row for each (docs/faults.md, "A run that is sick")."""
+"""The states of a quantity that make a run sick: one row for each (docs/health.md)."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from verl_trgrpo.common.foreign import read_foreign, real_path
 from verl_trgrpo.common.secrets import without_passwords, word_problems
 from verl_trgrpo.common.text import shorten
 from verl_trgrpo.runs.environment import TRAINER
-from verl_trgrpo.runs.overrides import quoted
+from verl_trgrpo.runs.overrides import override_key, quoted
 from verl_trgrpo.runs.trainers import OtherTrainer, other_trainer, verl_directory
 from verl_trgrpo.shell.bash import Bash, TooLongError
 
@@ -43,6 +43,7 @@ class ScriptStart:
         overrides: that are known.
         findings: what was not read, by line, and what bash does to the command.
         trainer: that is started; None for ``main_ppo``.
+        unread: keys whose values are not known.
     """
 
     line: int
@@ -50,6 +51,7 @@ class ScriptStart:
     overrides: tuple[str, ...]
     findings: tuple[Finding, ...]
     trainer: OtherTrainer | None = None
+    unread: frozenset[str] = frozenset()
 
 
 def is_script(source: str) -> bool:
@@ -190,7 +192,8 @@ class _Reader:
             source = name
         if problems := word_problems(overrides):
             raise InvalidInputError([f"{self.path}, line {line}: {problem}" for problem in problems])
-        self.starts.append(ScriptStart(line, source, tuple(overrides), tuple(findings), other))
+        keys = frozenset(override_key(word) for word in unread if "=" in word)
+        self.starts.append(ScriptStart(line, source, tuple(overrides), tuple(findings), other, keys))
 
     def _surroundings(self, line: int) -> list[Finding]:
         """Return what of the shell's state this process does not have."""

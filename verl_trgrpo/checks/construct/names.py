@@ -7,6 +7,7 @@ import importlib
 import importlib.util
 import inspect
 import textwrap
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from fnmatch import fnmatch
 from functools import cache, partial
@@ -23,6 +24,7 @@ from verl_trgrpo.data.prompts import TOOLS
 from verl_trgrpo.runs.keys import AGENT, CORRECTION, LOSS, MANAGER, REWARD, selected
 
 _SAMPLER = "trainer.v1.sampler.custom_sampler"
+_CHECKPOINTS = "verl.utils.checkpoint.checkpoint_manager:BaseCheckpointManager"
 _V1 = "verl.trainer.ppo.v1.trainer_base"
 
 
@@ -97,36 +99,44 @@ def compared_names(place: str, attribute: str) -> frozenset[str]:
         return frozenset()
     found: set[str] = set()
     for node in ast.walk(tree):
-        if isinstance(node, ast.Compare) and attribute in (
-            getattr(node.left, "attr", ""),
-            getattr(node.left, "id", ""),
-        ):
-            found.update(
-                each.value
-                for right in node.comparators
-                for each in ast.walk(right)
-                if isinstance(each, ast.Constant) and isinstance(each.value, str)
-            )
+        sides = [node.left, *node.comparators] if isinstance(node, ast.Compare) else []
+        if any(attribute in (getattr(each, "attr", ""), getattr(each, "id", "")) for each in sides):
+            constants = (each for side in sides for each in ast.walk(side) if isinstance(each, ast.Constant))
+            found.update(each.value for each in constants if isinstance(each.value, str))
     return frozenset(found)
 
 
 @cache
-def registered_in_source(package: str, registry: str) -> dict[str, str]:
-    """Return the names under which decorators in a package's source register classes, and the folder of each.
+def registered_in_source(package: str, registry: str) -> dict[str, list[tuple[str, ast.ClassDef]]]:
+    """Return the names under which decorators in a package's source register classes, and folder and class of each.
 
     Modules that cannot be imported here count too.
     """
     found = importlib.util.find_spec(package)
-    names: dict[str, str] = {}
+    names = defaultdict[str, list[tuple[str, ast.ClassDef]]](list)
     for folder in found.submodule_search_locations or () if found else ():
         for file in sorted(Path(folder).rglob("*.py")):
             for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
-                for call in getattr(node, "decorator_list", ()):
+                if not isinstance(node, ast.ClassDef):
+                    continue
+                for call in node.decorator_list:
                     if isinstance(call, ast.Call) and ast.unparse(call.func) == f"{registry}.register":
                         given = [*call.args, *(word.value for word in call.keywords if word.arg == "backend")]
                         strings = (each for part in given for each in ast.walk(part) if isinstance(each, ast.Constant))
-                        names |= {str(each.value): file.parent.name for each in strings}
-    return names
+                        for each in strings:
+                            names[str(each.value)].append((file.parent.name, node))
+    return dict(names)
+
+
+def parameters_in_source(package: str, registry: str, name: str) -> frozenset[str] | None:
+    """Return the parameters of the classes that are registered under a name; None where one does not say."""
+    found: set[str] = set()
+    for _, node in registered_in_source(package, registry).get(name, ()):
+        makers = [each for each in node.body if isinstance(each, ast.FunctionDef) and each.name == "__init__"]
+        if not makers or makers[0].args.kwarg:
+            return None
+        found.update(each.arg for each in (*makers[0].args.args, *makers[0].args.kwonlyargs))
+    return frozenset(found) or None
 
 
 def _engines(config: DictConfig, key: str) -> Iterable[str]:
@@ -135,7 +145,8 @@ def _engines(config: DictConfig, key: str) -> Iterable[str]:
 
     from verl_trgrpo.runs.readers import hints_of, located
 
-    known = registered_in_source("verl.workers.engine", "EngineRegistry")
+    classes = registered_in_source("verl.workers.engine", "EngineRegistry")
+    known = {name: folder for name, found in classes.items() for folder, _ in found}
     owner = located(str(selected(config, f"{key.rpartition('.')[0]}._target_")))
     own = getattr(owner, "strategy", None) if hints_of(owner) else None
     registered = [name for engines in EngineRegistry._engines.values() for name in engines]
@@ -159,20 +170,6 @@ def _devices(_config: DictConfig, _key: str) -> Iterable[str]:
 
     platforms = filter(None, map(PlatformRegistry.get, PlatformRegistry.registered_names()))
     return {each().device_name for each in platforms}
-
-
-def _contents(_config: DictConfig, key: str) -> Iterable[str]:
-    from verl.utils.checkpoint.checkpoint_manager import BaseCheckpointManager
-
-    source = ast.parse(textwrap.dedent(inspect.getsource(BaseCheckpointManager)))
-    attribute = f"checkpoint_{key.rpartition('.')[2]}"
-    return {
-        str(node.left.value)
-        for node in ast.walk(source)
-        if isinstance(node, ast.Compare) and isinstance(node.left, ast.Constant)
-        for right in node.comparators
-        if getattr(right, "attr", "") == attribute
-    }
 
 
 def _managers(config: DictConfig, key: str) -> Iterable[str]:
@@ -230,8 +227,8 @@ _NAMES: dict[str, Callable[[DictConfig, str], Iterable[Any]]] = {
         mode for _, mode in _registry("verl.workers.rollout.base:_ROLLOUT_REGISTRY")(config, key)
     },
     "*.checkpoint_engine.backend": _backends,
-    "*.checkpoint.*_contents": _contents,
-    "data.truncation": _compared("verl.utils.torch_functional:postprocess_data", "truncation"),
+    "*.checkpoint.save_contents": _compared(_CHECKPOINTS, "checkpoint_save_contents"),
+    "*.checkpoint.load_contents": _compared(_CHECKPOINTS, "checkpoint_load_contents"),
     "trainer.resume_mode": _compared(f"{_V1}:PPOTrainer._load_checkpoint", "resume_mode"),
 }
 

@@ -5,17 +5,19 @@ from __future__ import annotations
 import importlib
 import inspect
 from collections.abc import Callable, Collection
-from typing import Any
+from functools import partial
+from typing import Any, get_type_hints
 
 from omegaconf import DictConfig, OmegaConf
 
 from verl_trgrpo.checks.construct.attempt import built_quietly, reason_of
+from verl_trgrpo.checks.construct.names import parameters_in_source
 from verl_trgrpo.common.findings import Finding
 from verl_trgrpo.common.text import nearest
-from verl_trgrpo.runs.keys import MODEL, selected
+from verl_trgrpo.runs.keys import MODEL, ROLLOUT, selected
 from verl_trgrpo.runs.readers import python_words
 
-_TEMPLATE = "data.apply_chat_template_kwargs"
+_TEMPLATE, _ENGINE = "data.apply_chat_template_kwargs", f"{ROLLOUT}.checkpoint_engine"
 
 
 def option_findings(config: DictConfig, models: dict[str, DictConfig], local: Collection[str]) -> list[Finding]:
@@ -30,18 +32,23 @@ def option_findings(config: DictConfig, models: dict[str, DictConfig], local: Co
         (f"{key}.override_config", key, _config_names, "the model's configuration and its code") for key in models
     ]
     asked.append((_TEMPLATE, MODEL, _template_names, "the tokenizer's chat template"))
+    asked.append(("data.mm_processor_kwargs", MODEL, _processor_names, "the model's processor"))
+    backend = str(selected(config, f"{_ENGINE}.backend"))
+    asked.append((f"{_ENGINE}.engine_kwargs", "", lambda _: {backend}, f"{_ENGINE}.backend={backend}"))
+    engine = partial(parameters_in_source, "verl.checkpoint_engine", "CheckpointEngineRegistry")
+    asked.append((f"{_ENGINE}.engine_kwargs.{backend}", "", lambda _: engine(backend), f"checkpoint engine {backend}"))
     findings = []
     for section, key, names, owner in asked:
         written = {*map(str, selected(config, section) or ())}
         given = sorted(written - _of_verl(section)) if written else []
         if not given:
             continue
-        if key not in local:
+        if key and key not in local:
             message = f"{section}: its names were not checked, the files of the model are not on this machine"
             findings.append(Finding.not_checked(section, message))
             continue
         try:
-            known = built_quietly(lambda names=names, key=key: names(models[key]))  # type: ignore[misc]
+            known = built_quietly(lambda names=names, key=key: names(models.get(key)))  # type: ignore[misc]
         except MemoryError:
             raise
         except Exception as error:  # transformers raises many unrelated types
@@ -56,7 +63,7 @@ def _of_verl(section: str) -> frozenset[str]:
     """Return the names in a section of a model that veRL itself reads."""
     from verl.workers.config import HFModelConfig
 
-    return frozenset() if section == _TEMPLATE else python_words(inspect.getsource(HFModelConfig))
+    return python_words(inspect.getsource(HFModelConfig)) if section.endswith(".override_config") else frozenset()
 
 
 def _unread(section: str, given: list[str], known: Any, owner: str) -> list[Finding]:
@@ -84,6 +91,22 @@ def _template_names(section: DictConfig) -> Collection[str] | None:
     template = model.tokenizer.get_chat_template()
     tree = _compile_jinja_template(template).environment.parse(template)
     return {*find_undeclared_variables(tree), *inspect.signature(model.tokenizer.apply_chat_template).parameters}
+
+
+def _processor_names(section: DictConfig) -> Collection[str]:
+    """Return the options of a model's processor; none of a model without one."""
+    from verl.utils.config import omega_conf_to_dataclass
+
+    model: Any = omega_conf_to_dataclass(section)
+    return () if model.processor is None else processor_options(model.processor)
+
+
+def processor_options(processor: Any) -> frozenset[str]:
+    """Return what a processor takes for itself and for its parts."""
+    kinds = get_type_hints(processor.valid_processor_kwargs)
+    parts = [getattr(part, "valid_kwargs", None) for part in vars(processor).values()]
+    options = [name for part in (*kinds.values(), *filter(None, parts)) for name in get_type_hints(part)]
+    return frozenset({*kinds, *options, *inspect.signature(processor.__call__).parameters})
 
 
 def _config_names(section: DictConfig) -> Collection[str] | None:

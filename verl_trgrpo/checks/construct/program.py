@@ -88,14 +88,14 @@ def _worker_findings(config: DictConfig, local: list[str]) -> list[Finding]:
     findings += option_findings(config, models, local)
     gpus = selected(config, "rollout.n_gpus_per_node") or config.trainer.n_gpus_per_node  # the rollout's own, if it has
     if selected(config, f"{ROLLOUT}.name") == "vllm":
-        findings += rollout.server_findings(ROLLOUT, config.actor_rollout_ref.rollout, model, gpus)
+        findings += rollout.server_findings(ROLLOUT, config.actor_rollout_ref.rollout, model, gpus, MODEL in local)
     judge = f"{REWARD_MODEL}.rollout"
     if selected(config, f"{REWARD_MODEL}.enable") and selected(config, f"{judge}.name") == "vllm":
         path = selected(config, f"{REWARD_MODEL}.model_path")
         its_model = OmegaConf.create({"_target_": model._target_, "path": path})
-        findings += rollout.server_findings(
-            judge, selected(config, judge), its_model if REWARD_MODEL in local else _any_model(its_model), gpus
-        )
+        is_here = REWARD_MODEL in local
+        its_model = its_model if is_here else _any_model(its_model)
+        findings += rollout.server_findings(judge, selected(config, judge), its_model, gpus, is_here)
     return findings
 
 

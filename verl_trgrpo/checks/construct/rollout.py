@@ -18,14 +18,19 @@ from verl_trgrpo.runs.keys import selected
 _ARGUMENT = re.compile(r"^argument --(?P<name>[\w-]+)")
 
 
-def server_findings(section: str, rollout: DictConfig, model: DictConfig, gpus: int) -> list[Finding]:
+def server_findings(
+    section: str, rollout: DictConfig, model: DictConfig, gpus: int, is_here: bool = True
+) -> list[Finding]:
     """Let veRL make the arguments of a vLLM server, and vLLM the engine's configuration of them.
+
+    Of another model than the run's the context length says nothing: what would hold the longest sequence is not refused.
 
     Args:
         section: dotted key of the rollout.
         rollout: its section.
         model: the section of its model, whose files are on this machine.
         gpus: of one node.
+        is_here: False if another model is used in place of the run's own.
     """
     try:
         built_quietly(lambda: _engine_config(rollout, model, gpus))
@@ -33,6 +38,12 @@ def server_findings(section: str, rollout: DictConfig, model: DictConfig, gpus: 
         raise
     except Exception as error:
         key, reason = _key_of(error, section, rollout), reason_of(error)
+        if not is_here and rollout.max_model_len is None:
+            known = rollout.copy()
+            known.max_model_len = rollout.prompt_length + rollout.response_length
+            if not server_findings(section, known, model, gpus):
+                reason = "depends on the context length of a model that is not on this machine"
+                return [Finding.not_checked(key, f"{key}: {reason}")]
         if is_of_machine(error):
             return [Finding.not_checked(key, f"{key}: vLLM's engine is not configured here ({reason})")]
         shown = key

@@ -39,6 +39,7 @@ _OLD_SIZES = (
     (_REFERENCE, "log_prob_micro_batch_size"),
 )
 _UNEXPECTED = re.compile(r"\b(?P<class>\w+)\.__init__\(\) got an unexpected keyword argument '(?P<name>\w+)'")
+_NO_SIZE = re.compile(r"(?<= or ')[\w.]+_per_gpu(?=')")
 _CONFIG_KEY = re.compile(r"\n *full_key: (?P<key>\S+)")
 
 
@@ -180,5 +181,7 @@ def _reasons(error: BaseException) -> list[str]:
             if found["name"] in {option.name for option in fields(TokenWeighting)}:
                 fix = "token weights have this option; add a shaping, such as shaping=sigmoid, or remove the key"
             message = f"{found['class']} has no option {found['name']!r}; {fix}"
+        if found := _NO_SIZE.search(message):
+            message += f"; set {found[0]}=1, or to more"
         messages.append(f"{message} (at {place['key']})" if place else message)
     return messages

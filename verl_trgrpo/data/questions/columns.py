@@ -58,7 +58,7 @@ def layout_problems(schema: pa.Schema, prompt_key: str = "prompt", path: Path | 
             reason = f"these are questions and answers that veRL cannot read yet (missing {', '.join(missing)}; found {found})"
             return [f"{reason}; build the file with `{shlex.join(words)}`, and name the file that this writes"]
         named = "name the column of the prompts with data.prompt_key (--prompt-key), or " * (prompt_key in missing)
-        problems.append(f"missing column {', '.join(missing)} (found {found}); {named}see docs/data.md")
+        problems.append(f"missing column {', '.join(missing)} (found {found}); {named}see docs/data_check.md")
     for name, count in Counter(schema.names).items():
         if count > 1:
             problems.append(f"has {count} columns named {name}; veRL cannot load them, rename one")

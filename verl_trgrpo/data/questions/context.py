@@ -12,7 +12,7 @@ from verl_trgrpo.data.rows import RawRow
 
 
 class DataQuestion(str, enum.Enum):
-    """The questions, in the order of a report; docs/data.md says what each finds. All but the first two read rows."""
+    """The questions, in the order of a report; docs/data_check.md says what each finds. All but the first two read rows."""
 
     FILE = "file"
     COLUMNS = "columns"
