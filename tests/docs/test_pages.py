@@ -39,7 +39,7 @@ def test_the_first_page_has_the_numbers_of_the_pages_that_own_them():
     numbers = re.findall(r"[-+]?0\.\d{2,3}", table)
     assert len(numbers) > 8 and [number for number in numbers if number not in results] == []
     counts = re.findall(r"^\| all \|(.*)\|$", judge, re.MULTILINE)
-    assert len(counts) == 2
+    assert len(counts) == 3
     for row in counts:
         right, wrong, other, others = (map(int, cell.split(" of ")) for cell in row.split("|"))
         for paid, of in (right, other):
