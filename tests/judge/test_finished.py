@@ -278,3 +278,35 @@ def test_a_run_sees_how_often_the_question_is_restated():
     infos = [info(answer) for answer in ("t^2-49", "(t-7)(t+7)", "(t-7)(t+7)+1-1", "t^2-48")]
     assert [each["restated"] for each in infos] == [1, 0, 0, 0] and [each["acc"] for each in infos] == [0, 1, 0, 0]
     assert group_metrics("aabb", [each["score"] for each in infos], infos)["critic/reward_echo"] == 0.25
+
+
+@pytest.mark.parametrize(
+    ("question", "gold", "copies"),
+    [
+        (r"Compute $3\begin{pmatrix}1\\2\end{pmatrix}$.", r"\begin{pmatrix}3\\6\end{pmatrix}",
+         [r"3\begin{pmatrix}1\\2\end{pmatrix}"]),
+        ("Compute $(1,2)+(3,4)$.", "(4,6)", ["(1,2)+(3,4)", "(3,4)+(1,2)"]),
+        ("Compute $-2(3,4)$.", "(-6,-8)", ["-2(3,4)"]),
+        (r"Write $(1,2)\cup[2,3)$ as one interval.", "(1,3)", [r"(1,2)\cup[2,3)"]),
+    ],
+)  # fmt: skip
+def test_vectors_matrices_and_sets_of_the_question_are_to_be_computed(question, gold, copies):
+    assert judged(gold, gold, question).right
+    assert [each for each in copies if judged(each, gold, question).right] == []
+
+
+def test_a_condition_of_the_question_may_be_its_answer():
+    assert judged(r"y \in [0,\pi]", r"[0,\pi]", r"Find the values of $y \in [0,\pi]$.").right
+
+
+@pytest.mark.parametrize(
+    ("question", "gold", "right", "wrong"),
+    [
+        ("Convert 3 hours to minutes.", r"180\text{ minutes}", ["180", r"180\text{ min}"], [r"3\text{ hours}"]),
+        ("Convert 5 km to meters.", r"5000\text{ m}", ["5000", r"5000\text{ meters}"], [r"5\text{ km}"]),
+        (r"Convert $\frac\pi3$ to degrees.", r"60^\circ", ["60", r"60^\circ"], [r"\frac{\pi}{3}\text{ radians}"]),
+    ],
+)
+def test_a_conversion_ends_in_the_unit_that_is_asked_for(question, gold, right, wrong):
+    assert [each for each in right if not judged(each, gold, question).right] == []
+    assert [judged(each, gold, question).fault for each in wrong] == ["unit"] * len(wrong)

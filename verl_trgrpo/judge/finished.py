@@ -35,7 +35,13 @@ Fault = Literal["restated", "unfinished", "unit"]
 
 _NAME = re.compile(r"[a-zA-Z](?:_(?:\w|\{\w+\}))?|\\[a-z]+")  # x; x_1; \theta
 _ABOUT = re.compile(r"(?:\\approx|≈)[\s$]*-?[0-9][0-9,]*[\s$.]*$")  # \approx 42
-_SUM_OF_MATRICES = re.compile(r"\\end\{[a-z]*matrix\} ?\)? ?[+-]")  # \end{pmatrix}+
+_SUM_OF_OBJECTS = re.compile(
+    r"(?:\\end\{[a-z]*matrix\}|\([^()]{1,200},[^()]{1,200}\)) ?\)? ?[+-]"
+)  # \end{pmatrix}+; (1,2)+
+_OBJECT = r"(?:\(|\\begin\{)"
+_MULTIPLE = re.compile(
+    rf"(?:-|-?(?:[0-9.]+|[a-z]|\\frac\{{[^{{}}]{{1,20}}\}}\{{[^{{}}]{{1,20}}\}})) ?{_OBJECT}"
+)  # -2(1,3)
 
 
 @dataclass(frozen=True)
@@ -91,16 +97,18 @@ def _values(form: Form) -> Iterator[Form]:
 
 
 def _whole_fault(golds: Sequence[str], text: str, question: Asked) -> Fault | None:
-    """Judge an answer that is a relation of the question, or a sum of matrices, where the gold is none."""
+    """Judge an answer that is a relation of the question, or an expression of matrices, points or sets, where no gold is."""
     found = arrangement(text)
     copied = text.replace(" ", "") in question.texts
     if RELATION.search(text) and (copied or found in question.formulas) and not _is_solved(text):
         return "restated" if found is None or found not in map(arrangement, golds) else None
     if "a square" in question.asks and all(_repeats_letter(text, gold) for gold in golds):
         return "unfinished"
-    if _SUM_OF_MATRICES.search(text) and not any(map(_SUM_OF_MATRICES.search, golds)):
+    if _SUM_OF_OBJECTS.search(text) and not any(map(_SUM_OF_OBJECTS.search, golds)):
         return "restated" if copied else "unfinished"
-    return None
+    is_joined = r"\cup" in text and not any(r"\cup" in gold for gold in golds)  # (1,2)\cup[2,3) for (1,3)
+    has_factor = _MULTIPLE.match(text) and all(re.match(_OBJECT, gold) for gold in golds)  # 2(1,3) for (2,6)
+    return "restated" if copied and (is_joined or has_factor) else None
 
 
 def _repeats_letter(text: str, gold: str) -> bool:

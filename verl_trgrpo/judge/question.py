@@ -116,8 +116,9 @@ def _any_of(words: tuple[str, ...]) -> re.Pattern[str]:
 
 _ASKED = {name: _any_of(words) for name, words in _WORDINGS.items()}
 _UNIT = re.compile(
-    r"\b(?:[Ii]n|[Hh]ow many|number of) (?P<unit>(?:(?:square|cubic) )?[a-zA-Z]+(?:(?: per |/)(?:square |cubic )?[a-zA-Z]+)?)"
-)  # in square centimeters; How many hours
+    r"\b(?:[Ii]n|[Hh]ow many|number of|[Cc]onvert\b[^.?!]{0,80}?\b(?:in)?to) "
+    r"(?P<unit>(?:(?:square|cubic) )?[a-zA-Z]+(?:(?: per |/)(?:square |cubic )?[a-zA-Z]+)?)"
+)  # in square centimeters; How many hours; Convert 3 hours to minutes
 _REQUEST = re.compile(
     r"\b(?:what|which|find|determine|compute|list|enter|give|express|arrange|order|rank|state|write|sort|put|answer|how|solve|name)\b",
     re.IGNORECASE,
@@ -178,8 +179,7 @@ class Asked:
         of analysis; not where the question names base 10."""
         if "decimal logarithm" in self.asks:
             return False
-        analysis = "natural logarithm" in self.asks or _ANALYSIS.search(gold) is not None
-        return in_source or (analysis and r"\log" in gold and r"\ln" not in gold)
+        return in_source or "natural logarithm" in self.asks or _ANALYSIS.search(gold) is not None
 
 
 @lru_cache(maxsize=1024)
