@@ -242,3 +242,25 @@ def test_nothing_of_the_environment_is_recorded(tmp_path, monkeypatch):
     written = [path for path in tmp_path.rglob("*") if path.is_file()]
     assert {"run.json", "config.yaml"} <= {path.name for path in written}
     assert not [path for path in written if PASSWORD in path.read_text()]
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("Proxy-Authorization: Basic dXNlcjpwYXNz", "Proxy-Authorization: Basic ***"),
+        ("Authorization: Basic dXNlcjpwYXNz", "Authorization: Basic ***"),
+        ("authorization: token abcdefgh", "authorization: token ***"),
+        ("https://host/a?token=abcdef&page=2", "https://host/a?token=***&page=2"),
+        ("https://host/a?sig=abcdef", "https://host/a?sig=***"),
+        ("https://host/a?prompt_key=prompt&max_tokens=5", "https://host/a?prompt_key=prompt&max_tokens=5"),
+    ],
+)
+def test_a_value_of_letters_alone_is_masked_where_its_name_says_enough(text, shown):
+    assert without_passwords(text) == shown
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("access_token_expiry", 3600), ("hub_token", "none"), ("password_required", True)]
+)
+def test_what_is_said_of_a_secret_is_none(name, value):
+    assert secrets_of({name: value}) == []

@@ -17,8 +17,8 @@ _PLACE = re.compile(
     rf"(?!\[[\da-f:.%]{{0,99}}\])[^\s/\\?#@:]{{0,2000}}:(?=\S)(?!{_PORT})(?:\S{{0,2000}}|[^@]{{0,200}})@"
     r"|(?P<scheme>(?:(?<=http:)|(?<=https:)|(?<=ws:)|(?<=wss:))[/\\]{1,9})[^\s/\\?#]{0,2000}@"
     r"|[?&;#](?P<query>[\w.%-]{1,99})=(?=[^\s&;#'\"])"
-    r"|\b(?:authorization['\"]?\s{0,9}[:=]\s{0,9}['\"]?(?:bearer|basic|token)|bearer)\s{1,9}(?P<bearer>)"
-    r"(?=[a-z_.~+/=-]{0,99}\d)[\w.~+/=-]{8,2000}"
+    r"|\b(?:(?:proxy-)?authorization['\"]?\s{0,9}[:=]\s{0,9}['\"]?(?:bearer|basic|token)\s{1,9}(?P<authorized>)[\w.~+/=-]{4,2000}"
+    r"|bearer\s{1,9}(?P<bearer>)(?=[a-z_.~+/=-]{0,99}\d)[\w.~+/=-]{8,2000})"
     r"|(?<![\w-])(?P<header>(?:[a-z]\w{0,30}-){1,5}\w{1,30})['\"]?:\s{0,9}['\"]?(?=[\w.~+/=-]{4})",
     re.IGNORECASE,
 )
@@ -37,6 +37,8 @@ _IN_AN_ADDRESS = {"auth", "code", "key", "otp", "sas", "session", "sig", "signat
 # Names of data: a key alone, and one behind these words.
 _COLUMNS = {"audio", "fn", "image", "prompt", "teacher", "video"}
 _PLACES = {"column", "dir", "env", "field", "file", "header", "id", "name", "path", "url", "var", "variable"}
+_PLACES |= {"allowed", "count", "expiry", "required"}  # of a secret, such as access_token_expiry
+_NO_VALUES = {"none", "null", "true", "false", "yes", "no"}
 # Names of columns and classes, numbers and marks of a tokenizer, which other keys and tokens are.
 _NO_SECRET = re.compile(
     r"[a-z]{1,20}(?:[_/.-][a-z]{1,20}){0,5}|[A-Z][a-z]{1,20}|[\d.,_ ]{1,12}|[<\[].{0,99}|.{0,200}\s.{0,200}", re.DOTALL
@@ -56,14 +58,15 @@ def names_secret(name: str, value: Any = "", in_address: bool = False) -> bool:
         in_address: whether the name is one of a query.
     """
     words = [word.lower() for word in _WORD.findall(unquote(name))]
-    if not words or words[-1] in _PLACES or isinstance(value, bool) or name == "PWD":  # a shell's directory
+    if not words or words[-1] in _PLACES or str(value).casefold() in _NO_VALUES or name == "PWD":  # a shell's directory
         return False
     if any(map(_STRONG.fullmatch, (*words, *map("".join, pairwise(words))))):
         return True
     if name.isupper():  # a variable of the environment, which is named for one value
         return (words[-1] in _AT_THE_END or words[0] in {"key", "token"}) and not str(value).isdecimal()
     ends = words[-1] in _AT_THE_END and words != ["key"] and _COLUMNS.isdisjoint(words)
-    ends |= in_address and words[-1] in _IN_AN_ADDRESS
+    if in_address:
+        return ends or (words[-1] in _IN_AN_ADDRESS and _COLUMNS.isdisjoint(words))
     return ends and not _NO_SECRET.fullmatch(str(value)[:_LONGEST])
 
 
@@ -82,8 +85,8 @@ def _spans(text: str) -> Iterator[tuple[int, int, str]]:
                 whole = value.match(text, at) or begins
                 yield at, whole.end(), "***"
                 at = whole.end()
-        elif found["bearer"] is not None:
-            yield found.start("bearer"), at, "***"
+        elif (scheme := found.lastgroup) in ("bearer", "authorized"):
+            yield found.start(scheme), at, "***"
         else:
             yield start, at, f"{found['slashes'] or found['scheme']}***@"
 
