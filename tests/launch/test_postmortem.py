@@ -257,6 +257,31 @@ def test_what_the_driver_raises_is_the_cause_unless_it_reports_another_process(t
     assert failure(log, code=1).startswith(OWN[1].strip())
 
 
+@pytest.mark.parametrize(
+    "text", ["ValueError: trainer.timeout must be above 0", "FileNotFoundError: /data/gloo/train.parquet"]
+)
+def test_keys_and_paths_report_no_other_process(tmp_path, text):
+    (tmp_path / "log").write_text(f"{of(HANDLED, pid=12)}Error executing job with overrides: []\n{OWN[0]}{text}\n")
+    assert failure(tmp_path / "log", code=1).startswith(text)
+
+
+@pytest.mark.parametrize(
+    "front",
+    ["Exception in thread Thread-3 (poll):", "Task exception was never retrieved\nfuture: <Task finished>",
+     "--- Logging error ---", "Exception ignored in: <function Pool.__del__ at 0x7f>"],
+)  # fmt: skip
+def test_an_error_that_a_process_survives_is_no_cause(tmp_path, front):
+    log, survived = tmp_path / "log", of(f"{front}\n{''.join(OWN)}", pid=12)
+    log.write_text(survived + of(HANDLED) + DIED)
+    told = failure(log, code=1)
+    assert told.startswith("torch.OutOfMemoryError") and "OSError: no such volume" in told, told
+    log.write_text(survived + of("".join(OWN).replace("volume", "file"), pid=12) + DIED)
+    assert failure(log, code=1).startswith("OSError: no such file")
+    log.write_text(survived + DIED)
+    told = failure(log, code=1)
+    assert told.startswith("(before, WorkerDict said: OSError: no such volume)") and "why is not known" in told
+
+
 RAISED = """Traceback (most recent call last):
   File "/x/verl/workers/fsdp_workers.py", line 640, in generate_sequences
     {code}

@@ -23,6 +23,12 @@ WRAPPER = re.compile(
     r"hydra\.errors\.|Exception raised in creation task"
 )
 TRACEBACK = "Traceback (most recent call last)"
+# What Python and its libraries say in front of the traceback of an error that ends neither the process nor the run.
+_SURVIVED = re.compile(
+    r"Exception in thread |Exception ignored in|Task exception was never retrieved|--- Logging error ---|"
+    r"exception calling callback"
+)
+_CHAINED = re.compile(r"During handling of|The above exception")
 _FRAME = re.compile(r' *File "([^"\n]{1,300})", line (\d{1,9})(?: in|, in) (\w{1,80}|<\w{1,20}>)')
 # What begins a line that is not the rest of a message.
 _OTHER = re.compile(
@@ -57,6 +63,7 @@ class Message:
         place: file, line and function that raised, where the traceback has them.
         functions: those of the traceback, outermost first.
         native: whether the process ended in native code.
+        survived: whether the process says that the error did not end it.
         step: how many steps had been logged before.
     """
 
@@ -67,6 +74,7 @@ class Message:
     functions: tuple[str, ...] = ()
     native: bool = False
     step: int = 0
+    survived: bool = False
 
     @property
     def text(self) -> str:
@@ -101,6 +109,7 @@ class Process:
     own: Message | None = None
     is_open: bool = False
     in_frames: bool = False
+    survived: bool = False
     place: str = ""
     functions: deque[str] = field(default_factory=lambda: deque(maxlen=60))
     ending: deque[str] = field(default_factory=lambda: deque(maxlen=3))
@@ -119,6 +128,8 @@ class Process:
             return None
         self.is_open = bool(begins)
         if line.startswith(TRACEBACK):
+            chained = self.survived and any(map(_CHAINED.match, self.ending))
+            self.survived = chained or any(map(_SURVIVED.search, self.ending))
             self.functions.clear()
             self.place = ""
         elif frame := _FRAME.match(line):
@@ -127,7 +138,11 @@ class Process:
         if not begins:
             return None
         native = begins.re is _NATIVE
-        self.latest = Message(self.name, self.pid, [line.strip()], self.place, tuple(self.functions), native, step)
-        if not (self.own and self.own.native and self.own.is_recent(step)):  # what ends in native code says several
+        survived = self.survived and bool(raised) and not native
+        self.latest = Message(
+            self.name, self.pid, [line.strip()], self.place, tuple(self.functions), native, step, survived
+        )
+        # What ends in native code says several.
+        if not survived and not (self.own and self.own.native and self.own.is_recent(step)):
             self.own = self.latest
         return self.latest

@@ -2,8 +2,8 @@
 
 The log has the lines of all processes. What a process says last (`last_words.py`) is a cause only if no step was logged
 behind it. What the driver itself raises is the cause, unless it reports the end of another process: the error that came before
-may be one that the run survived, as that of a prompt. A process that is killed says nothing, and the kernel's counters
-(`memory_kills.py`) say whether that was for its memory.
+may be one that the run survived, as that of a prompt or of a thread. A process that is killed says nothing, and the kernel's
+counters (`memory_kills.py`) say whether that was for its memory.
 """
 
 from __future__ import annotations
@@ -50,6 +50,8 @@ _OF_ANOTHER = re.compile(
     rf"{_NO_PROMPT_LEFT}|root cause|error messages? above|Connection (?:closed|reset|refused|aborted)|Broken pipe|"
     r"[Dd]isconnected|[Cc]annot connect|[Tt]imed? ?out|Timeout|[NH]CCL|[Gg]loo"
 )
+# Paths and keys, whose words say nothing of a process.
+_NAMES = re.compile(r"\S{0,300}/\S{0,300}|\b[a-z_]{1,40}(?:\.[a-z_]{1,40}){1,9}\b")
 _ENDED_BY = re.compile(r"The process receives a (SIG[A-Z]{2,5})")
 # Errors of torch.save and of the system on a full disk.
 _CANNOT_WRITE = re.compile(r"No space left on device|Disk quota exceeded|unexpected pos \d+ vs \d+|iostream error")
@@ -98,7 +100,7 @@ class _Signs:
 
     def add(self, message: Message) -> None:
         """Add a message; wrappers of other errors are left out before."""
-        if (message.name, message.pid) in self.lost and not message.native:
+        if message.survived or ((message.name, message.pid) in self.lost and not message.native):
             self.before = self.before or message
             return
         harmless = self.first and not self.traced and not self.first.native and message.native
@@ -119,7 +121,7 @@ class _Signs:
         if self.is_empty() or (self.raised and _NO_PROMPT_LEFT in self.raised.text):
             self.first, self.before = self.before or self.first, None
         self.first = self.first or self.native
-        if self.raised and self.raised is not self.first and not _OF_ANOTHER.search(self.raised.text):
+        if self.raised and self.raised is not self.first and not _OF_ANOTHER.search(_NAMES.sub("", self.raised.text)):
             self.before, self.first = self.first, self.raised
         if self.before and self.first and self.before.text == self.first.text:
             self.before = None
