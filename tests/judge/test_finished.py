@@ -310,3 +310,15 @@ def test_a_condition_of_the_question_may_be_its_answer():
 def test_a_conversion_ends_in_the_unit_that_is_asked_for(question, gold, right, wrong):
     assert [each for each in right if not judged(each, gold, question).right] == []
     assert [judged(each, gold, question).fault for each in wrong] == ["unit"] * len(wrong)
+
+
+@pytest.mark.parametrize(
+    ("question", "gold", "right", "wrong"),
+    [
+        ("Write 0.375 as a common fraction.", r"\frac{3}{8}", "3/8", [r"37.5\%", "0.375"]),
+        (r"Write $\frac34$ as a decimal.", "0.75", "0.750", [r"75\%", r"7.5\times10^{-1}", r"\frac34"]),
+    ],
+)
+def test_a_fraction_and_a_decimal_are_not_a_percentage(question, gold, right, wrong):
+    assert judged(right, gold, question).right
+    assert [each for each in wrong if judged(each, gold, question).right] == []

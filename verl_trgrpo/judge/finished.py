@@ -154,6 +154,9 @@ def _number_fault(form: Form, wanted: Sequence[Form], question: Asked) -> Fault 
     )
     if "a percentage" in question.asks and not form.number.percent and other_percent:
         return "unfinished"  # 0.375 for 37.5\%
+    no_percent = all(each.number and not each.number.percent for each in wanted)
+    if form.number.percent and no_percent and question.asks & {"fraction", "decimal"}:
+        return "unfinished"  # 37.5\% for \frac{3}{8}
     ways = {each.number.written for each in wanted if each.number and each.number.value == form.number.value}
     way = form.number.written
     if not ways or way in ways:
@@ -166,7 +169,8 @@ def _number_fault(form: Form, wanted: Sequence[Form], question: Asked) -> Fault 
         return None
     if "reduced" in question.asks and way == "unreduced":
         return "unfinished"
-    for asked, refused in (("fraction", ("decimal", "periodic", "mixed")), ("decimal", ("fraction", "unreduced", "mixed")),
+    for asked, refused in (("fraction", ("decimal", "periodic", "mixed")),
+                           ("decimal", ("fraction", "unreduced", "mixed", "scientific")),
                            ("mixed", ("fraction", "unreduced", "decimal", "periodic"))):  # fmt: skip
         if asked in question.asks and way in refused and asked in ways and not question.asks & {"rounded"}:
             return "unfinished"
