@@ -239,7 +239,7 @@ def test_problems_of_all_kinds_are_named_in_one_round():
 
 
 def test_fifty_foreign_keys_are_one_problem_with_an_answer_for_each():
-    words = [*(f"retriever.option_{number}=1" for number in range(49)), "actor_rollout_ref.rollout.n_val=8"]
+    words = [*(f"walker.option_{number}=1" for number in range(49)), "actor_rollout_ref.rollout.n_val=8"]
     with pytest.raises(InvalidInputError) as raised:
         compose("trgrpo_trainer", words)
     assert len(raised.value.messages) == len(words)
