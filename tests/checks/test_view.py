@@ -8,6 +8,7 @@ from verl_trgrpo.checks import view
 from verl_trgrpo.checks.view import RunView
 from verl_trgrpo.data.questions.ask import open_data_file
 from verl_trgrpo.data.rows import SINGLE_TURN, TOOL_AGENT
+from verl_trgrpo.runs.keys import REF, ROLLOUT
 from verl_trgrpo.tasks.search_qa import SEARCH_AGENT
 
 DEFAULT = "actor_rollout_ref.rollout.agent.default_agent_loop"
@@ -55,3 +56,16 @@ def test_a_file_is_opened_once(tmp_path, monkeypatch):
         assert run.agents and run.rows is None and list(map(str, run.files(TRAIN))) == [str(named)]
         assert len(run.opened(TRAIN)) == 2 and len(run.files(TRAIN)) == len(run.opened(VAL)) == 1
     assert opened == ["named.jsonl", "bad.csv"]
+
+
+@pytest.mark.parametrize(
+    ("given", "missing"),
+    [
+        ([], f" {REF}.log_prob_micro_batch_size_per_gpu=2"), ([f"{REF}.log_prob_micro_batch_size=8"], ""),
+        ([f"{REF}.log_prob_micro_batch_size_per_gpu=1"], ""), ([f"{REF}.log_prob_use_dynamic_bsz=true"], ""),
+    ],
+)  # fmt: skip
+def test_a_reference_that_has_a_size_gets_no_second_one(given, missing):
+    sizes = [f"{REF}.log_prob_use_dynamic_bsz=false", f"{REF}.log_prob_micro_batch_size_per_gpu=null"]
+    words = [*sizes, f"{ROLLOUT}.log_prob_micro_batch_size_per_gpu=2", *given]
+    assert RunView(composed(words)).size_of_reference == missing

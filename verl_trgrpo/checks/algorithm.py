@@ -15,7 +15,7 @@ from verl_trgrpo.config import OWN_CONFIGS
 from verl_trgrpo.core import TokenWeighting
 from verl_trgrpo.core.shaping import REMEDIES
 from verl_trgrpo.runs.compose import algorithm_settings, resolved, verl_defaults
-from verl_trgrpo.runs.keys import ACTOR, CORRECTION, LOSS, REF, ROLLOUT, SHAPING, flat, with_whole_keys
+from verl_trgrpo.runs.keys import ACTOR, CORRECTION, LOSS, ROLLOUT, SHAPING, flat, with_whole_keys
 from verl_trgrpo.verl_plugin.loss_names import LOSS_MODES, WEIGHTED
 
 # Points between 0 and 1 at which weights are compared with the clip.
@@ -30,7 +30,6 @@ _ALWAYS_OLD = (
 )
 # Losses whose gradient is computed; others are the user's own, or hand a batch on.
 _PROBED = {*WEIGHTED, *LOSS_MODES, "geo_mean"}
-_SIZE = f"{ROLLOUT}.log_prob_micro_batch_size_per_gpu"
 # The algorithms that others are made from.
 _BASES = ("grpo", "tr_grpo")
 # Beginnings of keys that an algorithm's file sets and leaves open: a default of this project, not the algorithm's point.
@@ -141,9 +140,7 @@ def _input_findings(view: RunView, loss: Any) -> list[Finding]:
         asked.setdefault("rollout_log_prob", "opsm")
     if loss.high_entropy_clip is not None:
         asked.setdefault("entropy", "high_entropy_clip")
-    sized = any(view[f"{REF}.{name}"] for name in ("log_prob_use_dynamic_bsz", "log_prob_micro_batch_size_per_gpu"))
-    size = "" if sized else f" {REF}.log_prob_micro_batch_size_per_gpu={view[_SIZE] or 1}"
-    remedies = REMEDIES | {"ref_log_prob": REMEDIES["ref_log_prob"].replace("=true", f"=true{size}")}
+    remedies = REMEDIES | {"ref_log_prob": REMEDIES["ref_log_prob"].replace("=true", f"=true{view.size_of_reference}")}
     return [
         view.finding(keys[0], f"{asked[name]} takes {name}; {remedies[name]}")
         for name, keys in needed.items()

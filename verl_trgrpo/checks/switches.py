@@ -17,11 +17,6 @@ _WITHOUT_DUAL_CLIP = (*_WITHOUT_CLIP, "gspo", "clip_cov", "geo_mean", "cispo")
 _OWN_MEAN = ("geo_mean", "sapo")
 # The loss has a KL, or is asked for one.
 _KL_OF_LOSS = f"actor.use_kl_loss or '{ACTOR}.kl_loss_coef' in changed or '{ACTOR}.kl_loss_type' in changed"
-# veRL builds a reference model that has a size of its micro-batches.
-_SIZE_OF_REFERENCE = (
-    "('' if ref.log_prob_use_dynamic_bsz or ref.log_prob_micro_batch_size_per_gpu or ref.log_prob_micro_batch_size else "
-    "' <ref.log_prob_micro_batch_size_per_gpu>=%s' % (rollout.log_prob_micro_batch_size_per_gpu or 1))"
-)
 # Loggers that show the responses of a validation.
 _TABLES = ("wandb", "swanlab", "mlflow", "trackio", "clearml", "tensorboard", "vemlp_wandb")
 _VALIDATES = "(trainer.test_freq > 0 or trainer.val_before_train)"
@@ -48,22 +43,22 @@ SWITCHES = {
     # A run takes one KL: where both are asked for, that of the loss is proposed.
     "kl_in_reward": Switch(
         "algorithm.kl_ctrl.* algorithm.kl_penalty", "algorithm.use_kl_in_reward",
-        f"; {{= '' if {_KL_OF_LOSS} else 'set algorithm.use_kl_in_reward=true' + {_SIZE_OF_REFERENCE}}}",
+        f"; {{= '' if {_KL_OF_LOSS} else 'set algorithm.use_kl_in_reward=true' + size_of_reference}}",
         without="*.enable *.enabled algorithm.kl_ctrl.horizon algorithm.kl_ctrl.target_kl", off=(0,)),
     "adaptive_kl": Switch(
         "algorithm.kl_ctrl.horizon algorithm.kl_ctrl.target_kl",
         "algorithm.use_kl_in_reward and algorithm.kl_ctrl.type == 'adaptive'",
         "; {= 'set algorithm.kl_ctrl.type=adaptive' if algorithm.use_kl_in_reward else ''}"
         f"{{= '' if algorithm.use_kl_in_reward or {_KL_OF_LOSS} else "
-        f"'set algorithm.use_kl_in_reward=true algorithm.kl_ctrl.type=adaptive' + {_SIZE_OF_REFERENCE}}}"),
+        f"'set algorithm.use_kl_in_reward=true algorithm.kl_ctrl.type=adaptive' + size_of_reference}}"),
     "kl_loss": Switch(
         "actor.kl_loss_coef actor.kl_loss_type", "actor.use_kl_loss",
-        f"; {{= '' if algorithm.use_kl_in_reward else 'set {ACTOR}.use_kl_loss=true' + {_SIZE_OF_REFERENCE}}}", off=(0,)),
+        f"; {{= '' if algorithm.use_kl_in_reward else 'set {ACTOR}.use_kl_loss=true' + size_of_reference}}", off=(0,)),
     # A recipe may say where a reference model is kept for those algorithms that have one.
     "reference": Switch(
         "ref.*", "actor.use_kl_loss or algorithm.use_kl_in_reward",
         "the run has no reference model with {actor.use_kl_loss} and {algorithm.use_kl_in_reward}; set "
-        f"<actor.use_kl_loss>=true{{= {_SIZE_OF_REFERENCE}}}", without="*.strategy *.fsdp_config.*"),
+        "<actor.use_kl_loss>=true{= size_of_reference}", without="*.strategy *.fsdp_config.*"),
     "pf_ppo": Switch("algorithm.pf_ppo.*", "algorithm.use_pf_ppo", "rows are not redrawn; "),
     "discount": Switch(
         "algorithm.gamma algorithm.lam", f"algorithm.adv_estimator not in {WITHOUT_DISCOUNT}", "it does not discount"),

@@ -41,7 +41,8 @@ HAS_LORA = "((model.lora_rank or 0) > 0 or (model.lora.rank or 0) > 0 or model.l
 # What a condition may ask of the view of a run beside its settings.
 FACTS = (
     "algorithm_name", "changed", "data_parallel", "decoder", "gpus", "has_reference", "loggers", "longest", "may_call_tools",
-    "model_parallel", "needs_critic", "rows", "sequence_parallel", "split", "steps_of_epochs", "trainer_name", "updates",
+    "model_parallel", "needs_critic", "rows", "sequence_parallel", "size_of_reference", "split", "steps_of_epochs",
+    "trainer_name", "updates",
 )  # fmt: skip
 # Settings that a message shows, at most.
 _SHOWN = 4

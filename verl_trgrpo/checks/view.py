@@ -22,7 +22,7 @@ from verl_trgrpo.data.questions.ask import open_data_file
 from verl_trgrpo.data.rows import SINGLE_TURN, UnreadableFileError
 from verl_trgrpo.data.verl_files import DataFile, matching_files
 from verl_trgrpo.runs.compose import ComposedRun, changed_values, loggers_of
-from verl_trgrpo.runs.keys import ACTOR, LOSS, MODEL, MODEL_PATH, ULYSSES, selected
+from verl_trgrpo.runs.keys import ACTOR, LOSS, MODEL, MODEL_PATH, REF, ROLLOUT, ULYSSES, selected
 from verl_trgrpo.runs.readers import key_table
 from verl_trgrpo.runs.run_directory import is_finished
 from verl_trgrpo.verl_plugin.loss_names import VERLS_NAMES
@@ -311,6 +311,15 @@ class RunView:
     def has_reference(self) -> bool:
         """Return True if the run has a reference policy."""
         return bool(self[f"{ACTOR}.use_kl_loss"] or self["algorithm.use_kl_in_reward"])
+
+    @property
+    def size_of_reference(self) -> str:
+        """Return the setting that a reference policy needs in addition, behind a space; "" if its micro-batches have a size."""
+        names = ("use_dynamic_bsz", "micro_batch_size_per_gpu", "micro_batch_size")
+        if any(self[f"{REF}.log_prob_{name}"] for name in names):
+            return ""
+        size = self[f"{ROLLOUT}.log_prob_micro_batch_size_per_gpu"] or 1
+        return f" {REF}.log_prob_micro_batch_size_per_gpu={size}"
 
     @property
     def may_call_tools(self) -> bool:

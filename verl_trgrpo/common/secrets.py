@@ -37,7 +37,7 @@ _IN_AN_ADDRESS = {"auth", "code", "key", "otp", "sas", "session", "sig", "signat
 # Names of data: a key alone, and one behind these words.
 _COLUMNS = {"audio", "fn", "image", "prompt", "teacher", "video"}
 _PLACES = {"column", "dir", "env", "field", "file", "header", "id", "name", "path", "url", "var", "variable"}
-_PLACES |= {"allowed", "count", "expiry", "required"}  # of a secret, such as access_token_expiry
+_FACTS = {"allowed", "count", "expiry", "required"}  # of a secret, such as access_token_expiry
 _NO_VALUES = {"none", "null", "true", "false", "yes", "no"}
 # Names of columns and classes, numbers and marks of a tokenizer, which other keys and tokens are.
 _NO_SECRET = re.compile(
@@ -58,16 +58,19 @@ def names_secret(name: str, value: Any = "", in_address: bool = False) -> bool:
         in_address: whether the name is one of a query.
     """
     words = [word.lower() for word in _WORD.findall(unquote(name))]
-    if not words or words[-1] in _PLACES or str(value).casefold() in _NO_VALUES or name == "PWD":  # a shell's directory
+    if (
+        not words or words[-1] in _PLACES | _FACTS or str(value).casefold() in _NO_VALUES or name == "PWD"
+    ):  # a shell's directory
         return False
     if any(map(_STRONG.fullmatch, (*words, *map("".join, pairwise(words))))):
         return True
     if name.isupper():  # a variable of the environment, which is named for one value
         return (words[-1] in _AT_THE_END or words[0] in {"key", "token"}) and not str(value).isdecimal()
-    ends = words[-1] in _AT_THE_END and words != ["key"] and _COLUMNS.isdisjoint(words)
+    if not _COLUMNS.isdisjoint(words):
+        return False
     if in_address:
-        return ends or (words[-1] in _IN_AN_ADDRESS and _COLUMNS.isdisjoint(words))
-    return ends and not _NO_SECRET.fullmatch(str(value)[:_LONGEST])
+        return words[-1] in _AT_THE_END | _IN_AN_ADDRESS
+    return words[-1] in _AT_THE_END and words != ["key"] and not _NO_SECRET.fullmatch(str(value)[:_LONGEST])
 
 
 def _spans(text: str) -> Iterator[tuple[int, int, str]]:

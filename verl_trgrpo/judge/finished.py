@@ -112,7 +112,7 @@ def _whole_fault(golds: Sequence[str], text: str, question: Asked) -> Fault | No
 
 
 def _repeats_letter(text: str, gold: str) -> bool:
-    """Return whether a letter of the gold stands in an answer more often than there: `x(x+4)+1` for `(x+2)^2-3`."""
+    """Return whether an answer has a letter of the gold more often than the gold: `x(x+4)+1` for `(x+2)^2-3`."""
     ours, theirs = (Counter(each for kind, each in tokens_of(side) if kind == "name") for side in (text, gold))
     return any(ours[name] > count for name, count in theirs.items())
 

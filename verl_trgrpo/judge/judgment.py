@@ -107,10 +107,10 @@ def judge_answer(
     def equal(gold: str, answer: str) -> bool:
         if asked.has_natural_log(gold, natural_log):
             gold, answer = _BARE_LOG.sub(r"\\ln ", gold), _BARE_LOG.sub(r"\\ln ", answer)
-        return any(starmap(same_formula, changes_of(gold, answer, asked))) or equal_answers(
+        return equal_answers(
             [gold], answer, same_formula, rounded_gold=rounded_gold, question=text, ordered="ordered" in asked.asks,
             in_question=asked.has_formula, options=dict(asked.options), places=asked.places, base=asked.base,
-        )  # fmt: skip
+        ) or any(starmap(same_formula, changes_of(gold, answer, asked)))  # fmt: skip
 
     faults: list[Fault] = []
     try:

@@ -41,12 +41,14 @@ def changes_of(gold: str, answer: str, asked: Asked) -> Iterator[tuple[str, str]
 
     That is `F(x)-F(a)` for `F(x)+C`, so that `(x+1)^2+C` is `x^2+2x+C`. There are two numbers, as a function may have no value.
     """
+    if not _INTEGRAL.search(asked.text):
+        return
     matches = [_WITH_CONSTANT.fullmatch(normalize(text)) for text in (gold, answer)]
     functions = [match[1] for match in matches if match and match[2] in _free(match[0], asked)]
     names = {each for text in functions for kind, each in tokens_of(text) if kind == "name"} - _NUMBERS
     if len(functions) < 2 or len(names) != 1 or names & {*_free("".join(functions), asked)}:
         return
-    for number in (r"{\frac{3}{5}}", r"{\frac{31}{4}}") if _INTEGRAL.search(asked.text) else ():
+    for number in (r"{\frac{3}{5}}", r"{\frac{31}{4}}"):
         one, other = (
             f"{text}-({_NAME.sub(lambda each, by=number: by if each[0] in names else each[0], text)})"
             for text in functions

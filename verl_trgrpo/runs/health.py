@@ -53,8 +53,10 @@ class Observation:
     @property
     def state(self) -> str:
         """Return the word of the `health` command for it."""
-        if self.signal.note or (self.signal.machine and self.stands):
-            return "note" if self.signal.note else "machine"
+        if self.signal.note:
+            return "note"
+        if self.signal.machine and self.stands:
+            return "machine"
         return "active" if self.stands else "lasted" if self.lost else "ended"
 
     @property

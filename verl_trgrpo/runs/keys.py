@@ -72,6 +72,12 @@ def moved_keys() -> Mapping[str, MovedKey]:
     return {key: MovedKey(row[0] or "", *row[1:]) for rows in content.values() for key, row in rows.items()}
 
 
+@cache
+def _deepest_section() -> int:
+    """Return the number of parts of the longest section in ``moved_keys.yaml``."""
+    return max(key.count(".") for key in moved_keys() if key.endswith(".*"))
+
+
 def moved_key(key: str) -> MovedKey | None:
     """Return what became of a key that veRL does not read; None where nothing is known."""
     parts, table = key.split("."), moved_keys()
@@ -82,8 +88,7 @@ def moved_key(key: str) -> MovedKey | None:
     elif key in table:
         return table[key]
     else:
-        deepest = min(len(parts), max(each.count(".") for each in table))
-        heads = (".".join(parts[:length]) for length in range(deepest, 0, -1))
+        heads = (".".join(parts[:length]) for length in range(min(len(parts), _deepest_section()), 0, -1))
         if not (head := next((head for head in heads if f"{head}.*" in table), "")):
             return None
         row = table[f"{head}.*"]
