@@ -300,13 +300,16 @@ def _write(directory: Path, options: IndexOptions, progress: Progress) -> int:
     index.register_tokenizer(_ANALYZER, analyzer())
     writer = index.writer(_WRITER_BYTES, 1)
     passages = 0
-    for identity, contents in progress(read_corpus(options.corpus), None, "passages"):
-        writer.add_document(tantivy.Document(id=identity.encode(), contents=contents))
-        passages += 1
-    if not passages:
-        raise ValueError(f"{options.corpus} has no passages; give a file with at least one")
-    writer.commit()
-    writer.wait_merging_threads()
+    try:
+        for identity, contents in progress(read_corpus(options.corpus), None, "passages"):
+            writer.add_document(tantivy.Document(id=identity.encode(), contents=contents))
+            passages += 1
+        if not passages:
+            raise ValueError(f"{options.corpus} has no passages; give a file with at least one")
+        writer.commit()
+    finally:
+        # Its threads write files; after an error too they end before the directory is removed.
+        writer.wait_merging_threads()
     for lock in directory.glob(".tantivy-*.lock"):
         lock.unlink()
     for path in directory.iterdir():
