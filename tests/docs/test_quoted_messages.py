@@ -2,6 +2,7 @@
 
 import json
 import re
+import shlex
 
 import hydra
 import pytest
@@ -87,3 +88,14 @@ def test_the_signal_on_the_page_of_health_is_what_the_command_prints(tmp_path, c
     assert main(["health", str(path)]) == 1
     [shown] = re.findall(r"```text\n(.*?)```", (ROOT / "docs/health.md").read_text(), re.DOTALL)
     assert capsys.readouterr().out.split() == shown.split()
+
+
+def test_the_findings_on_the_page_of_validate_are_what_the_command_prints(monkeypatch, capsys):
+    page = (ROOT / "docs/validate.md").read_text()
+    block = page.partition("## What it prints")[2]
+    words = shlex.split(re.search(r"```bash\n(.*?)```", block, re.DOTALL)[1].replace("\\\n", " "))
+    [shown] = re.findall(r"```text\n(.*?)```", page, re.DOTALL)
+    monkeypatch.chdir(ROOT)
+    assert main(words[1:]) == 1
+    printed = capsys.readouterr().out.partition("not checked")[0]
+    assert printed.split() == shown.split()
