@@ -307,3 +307,26 @@ def test_reward_managers_are_verls_also_without_the_extension():
     assert of(f"{manager}.name=dapo") == of(f"{manager}.name=dapo", f"{manager}.source=register") == []
     [finding] = of(f"{manager}.name=naiv", f"{manager}.source=register")
     assert finding.where == f"{manager}.name" and "naive" in finding.message
+
+
+CORRECTION = "algorithm.rollout_correction"
+
+
+@pytest.mark.parametrize(
+    ("given", "blamed"),
+    [
+        (["algorithm.kl_ctrl.type=adaptiv", "algorithm.kl_ctrl.horizon=5"], ["algorithm.kl_ctrl.type"]),
+        (["algorithm.kl_ctrl.type=adaptive", "algorithm.kl_ctrl.horizon=0"], ["algorithm.kl_ctrl.horizon"]),
+        ([f"{CORRECTION}.rollout_is=nosuch", f"{CORRECTION}.rollout_is_threshold=3"], [f"{CORRECTION}.rollout_is"]),
+        (
+            [
+                f"{CORRECTION}.rollout_is=nosuch",
+                f"{CORRECTION}.rollout_rs=nosuch",
+                f"{CORRECTION}.rollout_is_threshold=3",
+            ],
+            [f"{CORRECTION}.rollout_is", f"{CORRECTION}.rollout_rs"],
+        ),
+    ],
+)
+def test_of_options_that_are_read_together_the_wrong_ones_are_named(given, blamed):
+    assert [each.where for each in name_findings(RunView(composed(given)))] == blamed

@@ -8,7 +8,8 @@ import io
 import re
 import traceback
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
+from functools import partial
 from typing import Any
 
 from pydantic import ValidationError
@@ -35,16 +36,48 @@ def attempt(key: str, value: Any, build: Callable[[], object], owner: str, fix: 
         owner: who does it.
         fix: what to do where the owner refuses the value.
     """
+    error = raised_by(build)
+    return [refusal_finding(key, value, error, owner, fix)] if error else []
+
+
+def refusal_finding(key: str, value: Any, error: Exception, owner: str, fix: str) -> Finding:
+    """Return the finding of an error, as `attempt` takes its arguments."""
+    reason = reason_of(error)
+    if is_of_machine(error):
+        return Finding.not_checked(key, f"{key}={as_plain_yaml(value)}: cannot be tried here ({reason})")
+    return Finding.error(key, f"{key}={as_plain_yaml(value)}: {owner} refuses the value ({reason}); {fix}")
+
+
+def raised_by(build: Callable[[], object]) -> Exception | None:
+    """Return what `build` raises, None if it raises nothing."""
     try:
         built_quietly(build)
     except MemoryError:
         raise
     except Exception as error:
-        reason = reason_of(error)
-        if is_of_machine(error):
-            return [Finding.not_checked(key, f"{key}={as_plain_yaml(value)}: cannot be tried here ({reason})")]
-        return [Finding.error(key, f"{key}={as_plain_yaml(value)}: {owner} refuses the value ({reason}); {fix}")]
-    return []
+        return error
+    return None
+
+
+def culprits(names: Sequence[str], build: Callable[[Collection[str]], object]) -> dict[str, Exception]:
+    """Return the options that make something fail which is built of all of them, and the errors; nothing if it does not fail.
+
+    They are those without which nothing fails, and of these such as the error names. Where several are wrong, they are those
+    that fail alone.
+
+    Args:
+        names: of the options.
+        build: what their owner makes of some of them.
+    """
+    error = raised_by(partial(build, names))
+    if error is None:
+        return {}
+    without = [name for name in names if raised_by(partial(build, [each for each in names if each != name])) is None]
+    if not without:
+        alone = {name: found for name in names if (found := raised_by(partial(build, [name])))}
+        return alone or dict.fromkeys(names, error)
+    named = [name for name in without if re.search(rf"\b{re.escape(name)}\b", reason_of(error))]
+    return dict.fromkeys(named or without, error)
 
 
 def built_quietly(build: Callable[[], object]) -> object:
