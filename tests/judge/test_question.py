@@ -125,6 +125,15 @@ ASKED = {
     "how many": ("How many are there?", "3", ["3"], ["1, 2, 3", r"\{1,2,3\}", "(1,2,3)"]),
     "about": ("How many zebras are there?", "42", ["42"], [r"\approx 42", r"x\approx 42", "≈ 42"]),
     "about, where it is asked": ("About how many zebras are there?", "42", ["42", r"\approx 42"], [r"\approx 43"]),
+    "a left side that is left to simplify": (
+        "What is $x$ if $2x+1=7$?", "3", ["x=3"], ["x+0=3", "3x-2x=3", r"1\cdot x=3", r"\frac{2x}{2}=3", "2x=6", "x+y-y=3"],
+    ),
+    "a left side as in the question": ("If $x+y=4$, what is $x+x+y+y$?", "8", ["x+x+y+y=8", "2x+2y=8"], ["x+x+2y=8"]),
+    "the formula of the question stands left": (
+        "Expand $(x+1)^2$.", "x^2+2x+1", ["(x+1)^2=x^2+2x+1", "(1+x)^2=(x+1)(x+1)=1+2x+x^2"],
+        ["(x+1)^2=(x+1)(x+1)", "(x+2)^2=x^2+2x+1", "(x+1)^2=x^2+1=x^2+2x+1", "x^2+2x+1=(x+1)^2"],
+    ),
+    "an equation of the question is no identity": ("If $ab=c$, what is $a+b$ in terms of $c$?", "c+1", ["1+c"], ["ab=c+1"]),
     "what is asked stands left": ("If $x^2+y=10$ and $y=0$, find $x^2$.", "10", ["x^2=10"], ["x^3=10", "-x=10"]),
 }  # fmt: skip
 RIGHT = [(question, gold, each) for question, gold, right, _ in ASKED.values() for each in right]

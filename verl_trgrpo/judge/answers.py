@@ -381,7 +381,7 @@ def _read_inequality(text: str) -> Form | None:
 def _read_ratio(text: str) -> Form | None:
     """Read `3:2`, `3 to 2` and times of day such as `12:30 pm`."""
     value, unit, _ = split_unit(text)
-    parts = _parts(re.sub(r"\\text\{ ?to ?\}", ":", value), ":")
+    parts = _parts(re.sub(r"\\text\{ ?to ?\}|(?<=[0-9])to(?=[0-9])", ":", value), ":")
     if not parts or _ANY_RELATION.search(value):
         return None
     return Form("ratio", ":".join(parts), items=tuple(map(_read_value, parts)), unit=unit)
