@@ -268,6 +268,7 @@ MISSPELT = {
     f"{ACTOR}.policy_loss.loss_mode": ("gspoo", "gspo"), f"{ACTOR}.kl_loss_type": ("low_var_k", "correct"),
     "algorithm.kl_penalty": ("abss", "correct"), f"{ROLLOUT}.multi_turn.format": ("hermess", "hermes"),
     "distillation.distillation_loss.loss_mode": ("forward_kl_topp", "forward_kl_topk"),
+    "global_profiler.tool": ("torchh", "torch"), f"{ACTOR}.profiler.tool": ("nsyss", "nsys"),
     "trainer.resume_mode": ("yes", "auto"), f"{ROLLOUT}.mode": ("asynch", "async"),
     "trainer.device": ("gpu", "npu"), "trainer.v1.trainer_mode": ("colocated", "colocate_async"),
     f"{ROLLOUT}.checkpoint_engine.backend": ("nosuch", "naive"), f"{ROLLOUT}.agent.default_agent_loop": ("nosuch", "single_turn"),
@@ -287,6 +288,7 @@ def test_all_unknown_names_are_errors_at_once():
 def test_names_that_verl_takes_are_right():
     right = [
         "trainer.logger=tracking", f"{ACTOR}.optim.optimizer=SGD", f"{ACTOR}.optim.optimizer_impl=nowhere.optim",
+        "global_profiler.tool=nsys", f"{ACTOR}.profiler.tool=null",
         f"{ACTOR}.loss_agg_mode=token-sum", "distillation.distillation_loss.loss_mode=k1", f"{ACTOR}.kl_loss_type=k3+",
         f"{ACTOR}.strategy=fsdp", "algorithm.rollout_correction.rollout_is=sequence", f"{ROLLOUT}.checkpoint_engine.backend=nccl",
     ]  # fmt: skip
@@ -330,3 +332,24 @@ CORRECTION = "algorithm.rollout_correction"
 )
 def test_of_options_that_are_read_together_the_wrong_ones_are_named(given, blamed):
     assert [each.where for each in name_findings(RunView(composed(given)))] == blamed
+
+
+def test_the_options_of_another_server_have_no_reader(sound_run):
+    options = f"{ROLLOUT}.engine_kwargs"
+    [found] = findings(sound_run, f"+{options}.sglang.log_level=info")
+    assert found.where == f"{options}.sglang" and found.level is Level.WARNING
+    given = [f"{ROLLOUT}.name=sglang", f"+{options}.sglang.log_level=info", f"+{options}.vllm.block_size=16"]
+    assert [each.where for each in findings(sound_run, *given)] == [f"{options}.vllm"]
+
+
+def test_what_a_server_overrides_is_known_to_the_model_or_to_the_server(sound_run):
+    overrides = f"{ROLLOUT}.engine_kwargs.vllm.hf_overrides"
+    assert findings(sound_run, f"+{overrides}={{rope_theta:1000.0,architectures:[Qwen2ForCausalLM]}}") == []
+    [found] = findings(sound_run, f"+{overrides}={{rope_thetaa:1}}")
+    assert found.where == f"{overrides}.rope_thetaa" and f"did you mean {overrides}.rope_theta?" in found.message
+
+
+@pytest.mark.parametrize(("count", "refused"), [(-1, True), (-7, True), (0, False), (2, False)])
+def test_the_most_images_of_a_prompt_are_a_number_that_vllm_takes(sound_run, count, refused):
+    key = f"{ROLLOUT}.limit_images"
+    assert summary(findings(sound_run, f"+{key}={count}")) == [(key, Level.ERROR)] * refused

@@ -186,6 +186,13 @@ def _backends(config: DictConfig, key: str) -> Iterable[str]:
     }
 
 
+def _profilers(config: DictConfig, key: str) -> Iterable[str]:
+    """Return the tools that veRL has a profiler for; without a tool it has none, and says nothing."""
+    if selected(config, key) is None:
+        return ()
+    return compared_names("verl.utils.profiler.profile:DistProfiler.__init__", "_tool")
+
+
 def _devices(_config: DictConfig, _key: str) -> Iterable[str]:
     from verl.plugin.platform.platform_manager import PlatformRegistry
 
@@ -232,6 +239,7 @@ _NAMES: dict[str, Callable[[DictConfig, str], Iterable[Any]]] = {
     f"{TOOLS}.tool_response_truncate_side": _compared(
         "verl.experimental.agent_loop.tool_agent_loop:ToolAgentLoop", "tool_response_truncate_side", "middle"
     ),
+    "*profiler.tool": _profilers,
     "*.rollout.trace.backend": _compared("verl.utils.rollout_trace:RolloutTraceConfig.init", "backend"),
     f"{AGENT}.default_agent_loop": _loops,
     "*.optimizer": _optimizers,
