@@ -35,7 +35,7 @@ help:
 	@echo "make quickstart   train a tiny model on Knights-and-Knaves puzzles (algorithm=tr_grpo seed=0 overrides=...)"
 	@echo "make small-lm     train SmolLM2-135M-Instruct on word problems (the same settings, task=puzzles)"
 	@echo "make search-demo  train a tiny model to search, with a real index and server (the same settings)"
-	@echo "make test         lint, types, tests, and a two-rank training that is killed in a save; ten minutes on two cores"
+	@echo "make test         lint, types, tests, and a two-rank training that is killed in a save; twenty minutes on two cores"
 	@echo "make test-all     the same and the rest of tests/cluster, which starts Ray and vLLM; what CI runs"
 	@echo "                  (parts: make lint test-fast test-cluster; settings: workers=2 cluster_workers=1 TESTFLAGS=...)"
 	@echo "make bench        all benchmarks, their tables, and JSON in runs/bench (BENCHFLAGS='--only loss start' for some)"

@@ -1,4 +1,4 @@
-"""Write what is said of methods that have no word of ``algorithm=`` into docs/related_methods.md.
+"""Write what is said of methods that are no ``algorithm=`` of this project into docs/related_methods.md.
 
 .venv/bin/python docs/make_methods.py
 """
@@ -31,12 +31,12 @@ def made(text: str) -> str:
 
 
 def kind(method: OtherMethod) -> str:
-    """Return ``word`` for words of the configuration, ``lines`` for lines of one's own, else ``no``."""
+    """Return ``options`` for values of the configuration, ``lines`` for lines of one's own, else ``no``."""
     if method.program:
-        return "word, in part" if re.search(r"=\w", method.answer) else "no"
+        return "options, in part" if re.search(r"=\w", method.answer) else "no"
     if "docs/write_your_own.md" in method.answer:
         return "lines"
-    return "word" if method.answer.startswith("is ") else "no"
+    return "options" if method.answer.startswith("is ") else "no"
 
 
 def _row(name: str, method: OtherMethod) -> str:

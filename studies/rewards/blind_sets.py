@@ -1,6 +1,6 @@
 """Print by kind what the judge and math_verify paid in sets of cases that were blind when they were read, from their record.
 
-    python -m studies.rewards.blind_sets --out docs/math_reward.md
+    python -m studies.rewards.blind_sets --out docs/results/rewards.md
     python -m studies.rewards.blind_sets --show
 
 records/blind_sets.jsonl has a line for each set, with the commit at which it was read and since when it has been looked at, and

@@ -161,8 +161,6 @@ CASES = {
     "warmup_of_whole_run":
         ([f"{ACTOR}.optim.lr_warmup_steps_ratio=1.0"], f"{ACTOR}.optim.lr_warmup_steps_ratio", WARNING, "optim.lr=1e-06"),
     "bf16_weights": ([f"{ACTOR}.fsdp_config.model_dtype=bf16"], f"{ACTOR}.fsdp_config.model_dtype", WARNING, "optim.lr=1e-06"),
-    "kl_horizon": (["algorithm.use_kl_in_reward=true", "algorithm.kl_ctrl.type=adaptive", "algorithm.kl_ctrl.horizon=0"],
-     "algorithm.kl_ctrl.horizon", ERROR, "horizon=0"),
     "reward_model_without_path": (["reward.reward_model.enable=true"], "reward.reward_model.enable", ERROR, "model_path"),
     "lora_alpha_of_zero": (["actor_rollout_ref.model.lora_rank=8", "actor_rollout_ref.model.lora_alpha=0"],
      "actor_rollout_ref.model.lora_alpha", ERROR, "lora_alpha=16"),

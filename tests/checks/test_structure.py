@@ -104,6 +104,7 @@ READ = [
     f"{ACTOR}.optim.override_optimizer_config.eps", f"{ACTOR}.policy_loss.rollout_correction.loss_type",
     "reward.custom_reward_function.reward_kwargs.mine", "transfer_queue.controller.polling_mode",
     "actor_rollout_ref.rollout.custom.search", "global_profiler.global_tool_config.torch_memory.kw_args.mine",
+    "global_profiler.global_tool_config.nsys.worker_nsight_options.sample",
 ]  # fmt: skip
 # Keys that nothing reads. Dataclasses refuse those of their sections, and the run ends.
 IDLE = [
@@ -111,11 +112,13 @@ IDLE = [
     "actor_rollout_ref.rollout.custom.mine", "ray_kwargs.ray_init.num_gpu", "ray_kwargs.ray_init.runtime_env.env_var.FOO",
     "reward.reward_kwargs.mine", "reward.mine", "transfer_queue.controller.poling_mode", "trainer.v1.sampler.sampler_kwargs.mine",
     f"{ACTOR}.fsdp_config.wrap_policy.min_num_param", "actor_rollout_ref.model.fused_kernel_options.impl_backnd",
+    f"{ACTOR}.fsdp_config.mixed_precision.param_dtyp", "global_profiler.global_tool_config.nsys.discret",
+    "global_profiler.global_tool_config.torch_memory.stack_dept",
     "algorithm.pf_ppo.weigth_pow", "actor_rollout_ref.rollout.engine_kwargs.vlm",
 ]  # fmt: skip
 REFUSED = [
     f"{ACTOR}.state_masking", f"{ACTOR}.optim.lrr", "actor_rollout_ref.rollout.n_val", "actor_rollout_ref.model.pth",
-    "critic.mine",
+    "critic.mine", f"{ACTOR}.profiler.tool_config.torch.mine",
     f"{ACTOR}.fsdp_config.grad_offload", "actor_rollout_ref.rollout.val_kwargs.mine", "skip.mine",
 ]  # fmt: skip
 BY_KIND = {Level.WARNING: IDLE, Level.ERROR: REFUSED}

@@ -9,6 +9,7 @@ from verl_trgrpo.checks.settings import type_findings
 from verl_trgrpo.checks.view import RunView
 from verl_trgrpo.common.findings import Level
 from verl_trgrpo.runs.compose import verl_defaults
+from verl_trgrpo.runs.keys import flat, selected
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 ACTOR, ROLLOUT = "actor_rollout_ref.actor", "actor_rollout_ref.rollout"
@@ -44,6 +45,9 @@ WRONG = {
     "trainer.critic_warmup": "null", "algorithm.filter_groups.max_num_gen_batches": "null",
     f"{ACTOR}.ppo_max_token_len_per_gpu": "null", f"{ROLLOUT}.log_prob_max_token_len_per_gpu": "null",
     f"{ACTOR}.ulysses_sequence_parallel_size": "null",
+    # Numbers that mean nothing, and that a remedy must not repeat.
+    f"{ACTOR}.clip_ratio": "-0.2", "algorithm.kl_ctrl.horizon": "0", "algorithm.kl_ctrl.kl_coef": "-1",
+    "trainer.max_actor_ckpt_to_keep": "-2",
 }  # fmt: skip
 
 
@@ -52,6 +56,25 @@ def test_all_wrong_values_are_errors_at_once():
     assert found.keys() == WRONG.keys()
     for key, finding in found.items():
         assert finding.level is Level.ERROR and finding.message.startswith(f"{key}=")
+
+
+def numbers_of_verl() -> list[tuple[str, bool]]:
+    """Return the keys of veRL that have a number by default, and whether it is an integer."""
+    known = {key: selected(verl_defaults(), key) for key in flat(verl_defaults())}
+    kinds = {key: type(value) for key, value in known.items() if type(value) in (int, float)}
+    return [(key, kind is int) for key, kind in kinds.items() if selected(composed([]).config, key) is not None]
+
+
+def test_no_integer_of_verls_is_below_minus_one_and_no_number_is_nan():
+    """-1 is veRL's word for all, or for none; a comparison with nan is false on both sides."""
+    numbers = numbers_of_verl()
+    assert len(numbers) > 100
+    for value, keys in {
+        "-7": [key for key, is_int in numbers if is_int],
+        "nan": [key for key, _ in numbers],
+    }.items():
+        found = findings([f"++{key}={value}" for key in keys])
+        assert {each.where for each in found} == set(keys)
 
 
 def test_the_message_has_value_reason_and_default():

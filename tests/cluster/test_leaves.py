@@ -5,7 +5,7 @@ which the parts are in use that recipes leave out. What checks say of each key b
 others one configuration has a key of every section; a finding belongs to the key that it names, and where it names none each of
 the keys is tried alone. A key counts as silent only in a configuration without other errors.
 
-``python -m tests.cluster.test_leaves`` prints a table by section; docs/recipes.md has its totals.
+``python -m tests.cluster.test_leaves`` prints a table by section; docs/validate.md has its totals.
 """
 
 from collections import Counter, defaultdict

@@ -34,4 +34,4 @@ def test_the_page_runs_as_printed(tmp_path):
         assert result.returncode == 0, printed[-6000:]
     assert "0 errors" in printed and "no errors" in printed
     assert re.search(r"step 3 of 3 .*reward", printed), printed[-3000:]
-    assert (tmp_path / "runs/mine/mine-tr_grpo/global_step_3/actor").is_dir()
+    assert (tmp_path / "runs/mine/mine-grpo/global_step_3/actor").is_dir()

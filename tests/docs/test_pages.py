@@ -33,7 +33,7 @@ def test_the_first_page_names_the_folders_that_a_user_looks_for(folder):
 
 
 def test_the_first_page_has_the_numbers_of_the_pages_that_own_them():
-    pages = ("README.md", "docs/results.md", "docs/math_reward.md")
+    pages = ("README.md", "docs/results.md", "docs/results/rewards.md")
     readme, results, judge = ((DOCS.parent / page).read_text() for page in pages)
     table = readme.partition("## Does it help?")[2].partition("## Algorithms")[0]
     numbers = re.findall(r"[-+]?0\.\d{2,3}", table)

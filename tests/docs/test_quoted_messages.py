@@ -1,6 +1,8 @@
 """Messages that pages quote are those that come: of veRL and Hydra by provoking them, of this package by its source."""
 
+import json
 import re
+import shlex
 
 import hydra
 import pytest
@@ -8,7 +10,9 @@ from hydra.errors import HydraException
 from verl.trainer.ppo.core_algos import get_policy_loss_fn
 
 from tests.messages import modules, texts
+from tests.runs.made_runs import make_run
 from tests.scripts import ROOT
+from verl_trgrpo.cli.main import main
 
 # Words of a quotation that have to be in one message of the package; others are values of an example.
 ENOUGH = 0.85
@@ -75,3 +79,23 @@ def test_messages_in_the_tables_of_faults_are_those_of_the_package(vocabularies)
     assert len(quoted) >= 15
     assert [" ".join(each) for each in quoted if not known(each, vocabularies)] == []
     assert not known(["a", "worker", "has", "died", "without", "any", "reason"], vocabularies)
+
+
+def test_the_signal_on_the_page_of_health_is_what_the_command_prints(tmp_path, capsys):
+    path = tmp_path / "metrics.jsonl"
+    lines = [{"step": step.number, "data": step.metrics} for step in make_run(24, sick=True).steps]
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    assert main(["health", str(path)]) == 1
+    [shown] = re.findall(r"```text\n(.*?)```", (ROOT / "docs/health.md").read_text(), re.DOTALL)
+    assert capsys.readouterr().out.split() == shown.split()
+
+
+def test_the_findings_on_the_page_of_validate_are_what_the_command_prints(monkeypatch, capsys):
+    page = (ROOT / "docs/validate.md").read_text()
+    block = page.partition("## What it prints")[2]
+    words = shlex.split(re.search(r"```bash\n(.*?)```", block, re.DOTALL)[1].replace("\\\n", " "))
+    [shown] = re.findall(r"```text\n(.*?)```", page, re.DOTALL)
+    monkeypatch.chdir(ROOT)
+    assert main(words[1:]) == 1
+    printed = capsys.readouterr().out.partition("not checked")[0]
+    assert printed.split() == shown.split()

@@ -38,7 +38,7 @@ def one_thread():
 
 @pytest.mark.parametrize("directory", SHIPPED, ids=lambda path: f"{path.parent.name}/{path.name}")
 def test_the_files_are_unchanged(directory):
-    """Numbers in docs/results.md and docs/index.md were measured with them."""
+    """Numbers in docs/results.md and docs/demonstrations.md were measured with them."""
     lines = [f"{file_sha256(path)}  {path.name}\n" for path in sorted(directory.iterdir()) if path.name != "README.md"]
     assert hashlib.sha256("".join(lines).encode()).hexdigest() == SHIPPED[directory]
 

@@ -46,6 +46,15 @@ ASKED = {
     "scientific notation of a small number": (
         "Give $0.00045$ in scientific notation.", r"4.5\times10^{-4}", [r"4.5 \times 10^{-4}"], [r"45\times10^{-5}"],
     ),
+    "standard form of a large number": (
+        "Write $45000$ in standard form.", r"4.5\times10^4", [r"4.5\cdot10^{4}"], [r"45\times10^3", "45000", r"0.45\times10^5"],
+    ),
+    "a ratio": (
+        "What is the ratio of boys to girls in simplest form?", "2:3", ["2 to 3", r"2\text{ to }3", r"\frac23"], [r"\frac46"],
+    ),
+    "a fraction as a ratio": ("What is the ratio in lowest terms?", r"\frac23", ["2:3"], ["4:6"]),
+    "a ratio that need not be reduced": ("What is the ratio?", r"\frac23", ["2:3", "4:6", "4 to 6"], []),
+    "a ratio that the gold does not reduce": ("What is the ratio in simplest form?", "4:6", ["2:3", r"\frac46"], []),
     "a sign in front of a fraction": (
         "What is the sum of the series with the ratio $x$?", r"\frac{1}{1-x}", [r"-\frac{1}{x-1}", r"\frac{-1}{x-1}"],
         [r"-1\cdot\frac{1}{x-1}", r"-\frac{1\cdot1}{x-1}"],
@@ -177,6 +186,13 @@ ASKED = {
         "Write $2x-y+3=0$ in slope-intercept form.", "y=2x+3", ["y=3+2x", "2x+3=y"],
         ["2x=y-3", "2x-y=-3", "2y=4x+6", r"x=\frac{y-3}{2}"],
     ),
+    "a line in slope-intercept form": (
+        "Give the line in the form $y = mx + b$.", "y=2x+3", ["y=3+2x", "2x+3"], ["y=2(x-1)+5", "y=2x-2+5", r"y=\frac{4x+6}{2}"],
+    ),
+    "fractions in slope-intercept form": (
+        "Give it in slope-intercept form.", r"y=\frac12x+1", [r"y=\frac{x}{2}+1", "y=0.5x+1"], [r"y=\frac{x+2}{2}"],
+    ),
+    "a factored line that the gold has": ("Give it in slope-intercept form.", "y=2(x-1)+3", ["y=2x+1"], []),
     "standard form": ("Write $y=2x+3$ in standard form.", "2x-y=-3", ["2x-y+3=0", "y-2x=3"], ["2x=y-3", "2x+3=y"]),
     "an equation to be solved for a letter": (
         "Solve $x+2y=4$ for $y$.", r"y=-\frac12x+2", [r"y=\frac{4-x}{2}", r"2-\frac x2"], ["x+2y=4", "2y=4-x", "x=4-2y"],

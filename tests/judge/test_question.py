@@ -75,6 +75,16 @@ ASKED = {
         "Which one is $x$? (A) 5 (B) 7 (C) 9", "B", ["B", "B. 7", r"\text{(B) } 7", r"\textbf{(B)}\ 7"],
         ["B. 9", r"\text{(B) } 9", r"(B) \frac12", "C. 7", r"B. 7 \qquad C. 9"],
     ),
+    "marks around a letter": (
+        "What is $x$? (A) 5 (B) 7 (C) 9", "B",
+        ["B)", "(B).", "option (B)", "choice (B)", "7 (B)", r"7 \text{ (B)}", r"7 \text{ option B}", r"\text{option (B)}"],
+        ["C)", "option (C)", "7 (C)", "9 (B)", "not (B)", "(B) or (C)", "B) or C)", "(A)(B)", "7B", "7 or (B)"],
+    ),
+    "a letter behind its value": ("What is $x$? (A) 5 (B) 7 (C) 9", "7", ["7 (B)", "B)", "option (B)"], ["7 (C)", "9 (B)", "C)"]),
+    "a letter behind its phrase": (
+        "What is it?\nA. a cone\nB. a sphere", "B", [r"\text{a sphere} (B)"], [r"\text{a cone} (B)", r"\text{a sphere} (A)"],
+    ),
+    "a letter behind a value that is no option": ("What is the chance?", "P(A)", ["P(A)"], ["A", "P(B)"]),
     "the value without its letter": (
         "What is $x$? (A) 5 (B) 7 (C) 9", r"\textbf{(B)}", ["7", "x=7", "7.0"], ["9", "5", "A", "(A)"],
     ),
@@ -97,6 +107,26 @@ ASKED = {
         "How much is it?", r"\$5", [r"\text{five dollars}", r"\text{Five dollars}"],
         [r"\text{five cents}", r"\text{five hundred dollars}"],
     ),
+    "a fraction in words": (
+        "What part is left?", r"\frac34", ["three quarters", r"\text{three fourths}", "Three-quarters"],
+        ["three", "three thirds", "three quarter", "a quarter", "third", r"3\text{ quarters}"],
+    ),
+    "a half": (
+        "What part is left?", "0.5", ["half", "one half", "one-half", r"\text{a half}"], ["halves", "two", "half past one"],
+    ),
+    "a fraction in words to be reduced": ("What part is left, in lowest terms?", r"\frac12", ["one half"], ["two quarters"]),
+    "an integer in parts": ("How many are left?", "2", ["two"], ["four halves", "two halves"]),
+    "a change in percent": (
+        "It rose from $4$ to $5$ after a decrease. By what percent did it increase?", "25",
+        [r"25\%", r"25\%\text{ increase}", "25% increase", r"25\text{ percent increase}", "25 percent increase"],
+        [r"25\%\text{ decrease}", r"25\%\text{ maybe}", r"30\%\text{ increase}", r"0.25\%\text{ increase}"],
+    ),
+    "a change in percent of a percentage": (
+        "What was the percentage decrease?", r"25\%", [r"25\%\text{ decrease}", "25"],
+        [r"25\%\text{ increase}", r"25\%\text{ cm}", r"75\%\text{ decrease}"],
+    ),
+    "a change that may be either": ("Find the percent increase or decrease.", r"25\%", [r"25\%"], [r"25\%\text{ increase}"]),
+    "no change": ("What percent of them did not increase?", r"25\%", [r"25\%"], [r"25\%\text{ decrease}"]),
     "words that count nothing": ("What is it?", r"\text{two lines}", [r"\text{Two lines}"], [r"\text{two points}", "2"]),
     "the letter of the value": ("What is $x$? (A) 5 (B) 7 (C) 9", "7", ["7", "B. 7"], ["C. 7", "B. 9"]),
     "options in one formula": (
@@ -125,6 +155,15 @@ ASKED = {
     "how many": ("How many are there?", "3", ["3"], ["1, 2, 3", r"\{1,2,3\}", "(1,2,3)"]),
     "about": ("How many zebras are there?", "42", ["42"], [r"\approx 42", r"x\approx 42", "≈ 42"]),
     "about, where it is asked": ("About how many zebras are there?", "42", ["42", r"\approx 42"], [r"\approx 43"]),
+    "a left side that is left to simplify": (
+        "What is $x$ if $2x+1=7$?", "3", ["x=3"], ["x+0=3", "3x-2x=3", r"1\cdot x=3", r"\frac{2x}{2}=3", "2x=6", "x+y-y=3"],
+    ),
+    "a left side as in the question": ("If $x+y=4$, what is $x+x+y+y$?", "8", ["x+x+y+y=8", "2x+2y=8"], ["x+x+2y=8"]),
+    "the formula of the question stands left": (
+        "Expand $(x+1)^2$.", "x^2+2x+1", ["(x+1)^2=x^2+2x+1", "(1+x)^2=(x+1)(x+1)=1+2x+x^2"],
+        ["(x+1)^2=(x+1)(x+1)", "(x+2)^2=x^2+2x+1", "(x+1)^2=x^2+1=x^2+2x+1", "x^2+2x+1=(x+1)^2"],
+    ),
+    "an equation of the question is no identity": ("If $ab=c$, what is $a+b$ in terms of $c$?", "c+1", ["1+c"], ["ab=c+1"]),
     "what is asked stands left": ("If $x^2+y=10$ and $y=0$, find $x^2$.", "10", ["x^2=10"], ["x^3=10", "-x=10"]),
 }  # fmt: skip
 RIGHT = [(question, gold, each) for question, gold, right, _ in ASKED.values() for each in right]

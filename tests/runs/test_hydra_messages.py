@@ -119,7 +119,7 @@ def test_an_answer_has_a_day_and_a_no_has_its_program_or_what_was_looked_at(name
 
 
 def test_the_words_that_the_page_names_beside_the_table_exist(maker):
-    [named] = re.findall(r"\(((?:\w+, )+\w+ and CPPO) are words", maker.PAGE.read_text())
+    [named] = re.findall(r"\(((?:\w+, )+\w+ and CPPO) are names", maker.PAGE.read_text())
     for name in re.findall(r"\w+", named.replace(" and", "")):
         word = {"dppo": "dppo_tv"}.get(name.lower(), name.lower())
         assert composed([f"algorithm={word}"], "trgrpo_trainer")

@@ -6,7 +6,7 @@ from pathlib import Path
 from studies.pages import filled
 from studies.rewards.blind_sets import mistaken, read_sets, tables
 
-PAGE = Path(__file__).parents[2] / "docs" / "math_reward.md"
+PAGE = Path(__file__).parents[2] / "docs" / "results" / "rewards.md"
 
 
 def test_the_page_has_the_tables_of_the_record():

@@ -93,7 +93,7 @@ def test_a_name_that_only_resembles_a_public_one_has_no_reward(name):
 def test_the_documentation_lists_the_names_of_other_projects():
     from verl_trgrpo.tasks import registry
 
-    text = (Path(__file__).parents[2] / "docs" / "data.md").read_text(encoding="utf-8")
+    text = (Path(__file__).parents[2] / "docs" / "rewards.md").read_text(encoding="utf-8")
     assert [name for name in registry._known.foreign if name and f"`{name}`" not in text] == []
 
 

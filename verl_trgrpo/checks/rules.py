@@ -291,10 +291,6 @@ RULES = {
         "engine.model_dtype", "optim.lr > 1e-5",
         "with {optim.lr} most updates are smaller than the spacing of bfloat16 weights, and are lost; set "
         "<engine.model_dtype>=fp32", asked="engine.model_dtype in ('bf16', 'bfloat16')"),
-    "kl_horizon": Rule(
-        "algorithm.kl_ctrl.horizon", "algorithm.kl_ctrl.horizon > 0",
-        "the coefficient adapts within that many steps; set <algorithm.kl_ctrl.horizon>=10000",
-        asked="algorithm.use_kl_in_reward and algorithm.kl_ctrl.type == 'adaptive'"),
     "reward_model_without_path": Rule(
         "reward_model.enable", "reward_model.model_path not in (None, '')",
         "there is no model to load; set <reward_model.model_path> to a model, or <reward_model.enable>=false"),

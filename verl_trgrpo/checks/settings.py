@@ -7,7 +7,8 @@ import math
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import cache
-from typing import Annotated, Any, get_origin
+from types import UnionType
+from typing import Annotated, Any, Union, get_args, get_origin
 
 from annotated_types import Ge, Gt, Le, Lt, MinLen
 from omegaconf import DictConfig, ListConfig, OmegaConf
@@ -44,7 +45,7 @@ _Text = Annotated[str, MinLen(1)]
 _Files = _Text | list[_Text] | None  # that some are named is checked with the files
 _Count = Annotated[int, Ge(1)]
 _Natural = Annotated[int, Ge(0)]
-_Interval = Annotated[int, Ge(-1)]  # -1: never
+_Interval = Annotated[int, Ge(-1)]  # -1: never, or all; of veRL's integers none means anything below it
 _TopK = Annotated[int, Ge(-1)]  # -1 and 0: off
 _Positive = Annotated[float, Gt(0), Lt(math.inf)]
 _NotNegative = Annotated[float, Ge(0), Lt(math.inf)]
@@ -62,6 +63,7 @@ _KEYS: tuple[tuple[Any, str], ...] = (
     (_Count, "trainer.total_epochs actor.ppo_mini_batch_size actor.ppo_epochs actor.ppo_max_token_len_per_gpu"),
     (_Count, "rollout.n validation.n"),
     (_Count, "actor.ulysses_sequence_parallel_size engine.ulysses_sequence_parallel_size trainer.n_gpus_per_node"),
+    (_Count, "algorithm.kl_ctrl.horizon"),
     (_Count, "rollout.tensor_model_parallel_size rollout.data_parallel_size rollout.max_num_seqs reward.num_workers"),
     (_Count, "rollout.log_prob_max_token_len_per_gpu ref.log_prob_max_token_len_per_gpu rollout.agent.num_workers"),
     (_Count | None, "actor.ppo_micro_batch_size_per_gpu rollout.log_prob_micro_batch_size_per_gpu ray_init.num_cpus"),
@@ -70,15 +72,18 @@ _KEYS: tuple[tuple[Any, str], ...] = (
     (_Count, "transfer_queue.backend.SimpleStorage.num_data_storage_units"),
     (_Count | None, "transfer_queue.backend.SimpleStorage.total_storage_size"),
     (_Count | None, "trainer.total_training_steps data.val_batch_size data.gen_batch_size"),
-    # 0 and less: all, as without a number
-    (int | None, "trainer.max_actor_ckpt_to_keep trainer.max_critic_ckpt_to_keep"),
+    # 0 and -1: all, as without a number
+    (_Interval | None, "trainer.max_actor_ckpt_to_keep trainer.max_critic_ckpt_to_keep"),
     (_Natural, "trainer.critic_warmup algorithm.filter_groups.max_num_gen_batches"),
     (_Natural, "model.lora_rank data.dataloader_num_workers"),
     (_Natural | None, "ray_init.num_gpus"),
     (_Interval, "trainer.save_freq trainer.test_freq"),
     (_TopK, "rollout.top_k validation.top_k"),
     (_NotNegative, "sampler.sampler_kwargs.poll_interval"),  # seconds of a sleep
-    (_NotNegative, "optim.lr optim.weight_decay actor.kl_loss_coef validation.temperature"),
+    (_NotNegative, "optim.lr optim.weight_decay actor.kl_loss_coef validation.temperature algorithm.kl_ctrl.kl_coef"),
+    # Of a negative range veRL's clamp returns the upper bound, whatever the ratio.
+    (_NotNegative, "actor.clip_ratio actor.clip_ratio_low"),
+    (_NotNegative | None, "actor.clip_ratio_high"),
     # At a temperature of 0 all responses to a prompt are the same, and there is nothing to compare.
     (_Positive, "optim.clip_grad actor.grad_clip rollout.temperature"),
     (_Share, "optim.lr_warmup_steps_ratio algorithm.gamma algorithm.lam"),
@@ -240,23 +245,41 @@ def _type_finding(key: str, annotation: Any, value: Any, default: Any) -> Findin
         if value is None and not isinstance(default, (bool, DictConfig, ListConfig)):
             return None
         hint = annotation if annotation is not None else _type_of(default)
+        hint = _with_range(key, hint, value, default)
     if value == default or dataclass_in(hint):
         return None  # sections are checked key by key
     if get_origin(hint) is tuple and isinstance(value, list):
         value = tuple(value)
+    if not (reason := _refusal(hint, value)):
+        return None
+    shown = list(value) if isinstance(value, tuple) else value
+    usual = f"the default is {as_plain_yaml(default)}"
+    if key in (of_verl := flat(verl_defaults())):  # a default of this package would mislead in a job of stock veRL
+        usual = f"veRL's default is {as_plain_yaml(of_verl[key])}"
+    return Finding.error(key, f"{key}={as_yaml(shown)}: {reason}; {usual}")
+
+
+def _refusal(hint: Any, value: Any) -> str:
+    """Return why a value is not of a type, "" if it is; nan is a number nowhere, and compares false with every bound."""
+    if isinstance(value, float) and math.isnan(value):
+        return "should be a number"
     try:
         _adapter(hint).validate_python(value, strict=True)
     except ValidationError as error:
         reasons = dict.fromkeys(each["msg"].removeprefix("Input ") for each in error.errors())
         reason = " or ".join(reasons).replace(" or should be a valid ", " or ")
-        reason = reason.replace("Field required", "should have more values")
-        shown = list(value) if isinstance(value, tuple) else value
-        usual = f"the default is {as_plain_yaml(default)}"
-        if key in (of_verl := flat(verl_defaults())):  # a default of this package would mislead in a job of stock veRL
-            usual = f"veRL's default is {as_plain_yaml(of_verl[key])}"
-        message = f"{key}={as_yaml(shown)}: {reason}; {usual}"
-        return Finding.error(key, message)
-    return None
+        return reason.replace("Field required", "should have more values")
+    return ""
+
+
+def _with_range(key: str, hint: Any, value: Any, default: Any) -> Any:
+    """Return the type of a setting, with the least value that an integer of veRL's has; classes of others may take any."""
+    if not isinstance(value, int) or value >= -1 or key not in flat(verl_defaults()):
+        return hint
+    if hint is float and type(default) is int:  # a key without annotation
+        return _Interval
+    kinds = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
+    return Union[tuple(_Interval if kind is int else kind for kind in kinds)]  # noqa: UP007  # of a tuple
 
 
 @cache

@@ -292,15 +292,16 @@ class _Comparison:
             return False  # 2 km : 3 m
         if gold.kind != answer.kind:
             fraction, ratio = (answer, gold) if gold.kind == "ratio" else (gold, answer)
-            if fraction is gold and gold.number is not None and gold.number.value.denominator == 1:
-                return False  # 7:1 for 7 is a division to be worked out
+            number = fraction.number
+            if number is not None and (number.is_division or (fraction is gold and number.value.denominator == 1)):
+                return False  # 7:1 for 7 is a division to be worked out, and so is \frac{4}{2} for 2:1
             values = numbers_in(ratio)
-            if fraction.number is None and len(ratio.items) == 2 and fraction.kind == "value" and not fraction.unit:
+            if number is None and len(ratio.items) == 2 and fraction.kind == "value" and not fraction.unit:
                 quotient = rf"\frac{{{ratio.items[0].text}}}{{{ratio.items[1].text}}}"
                 return self.equal_formulas(*((quotient, answer.text) if ratio is gold else (gold.text, quotient)))
             return bool(
                 values and len(values) == 2 and values[1] and not _TIME.fullmatch(ratio.text)
-                and fraction.number is not None and fraction.number.value == values[0] / values[1]
+                and number is not None and number.value == values[0] / values[1]
             )  # fmt: skip
         if gold.text == answer.text:
             return True
@@ -339,11 +340,13 @@ class _Comparison:
         return not left
 
     def equal_values(self, gold: Form, answer: Form) -> bool:
-        if answer.last and gold.name is None and gold.kind != "relation" and CONSTANT.fullmatch(gold.text):
-            left = split_top_level(answer.text, "=")[0]
-            if _is_left_to_solve(left) and not self.in_question(left):
-                return False  # x^2=10 for 10
-            return self.equal_forms(gold, answer.last)  # x+y=10 and 10
+        if answer.last and gold.name is None and gold.kind != "relation":
+            left, *between, _ = split_top_level(answer.text, "=")
+            asked = self.in_question(left)
+            if CONSTANT.fullmatch(gold.text):  # x+y=10 and 10, but not x^2=10
+                return (asked or not _is_left_to_solve(left)) and self.equal_forms(gold, answer.last)
+            if asked and all(self.equal_formulas(gold.text, part) for part in (left, *between)):
+                return self.equal_forms(gold, answer.last)  # (x+1)^2=x^2+2x+1
         if (gold.kind == "relation") != (answer.kind == "relation"):  # y=-2x and 2x+y=0
             one, other = _equation(gold), _equation(answer)
             left_to_find = gold.name is not None and CONSTANT.fullmatch(gold.text)  # x=5 and 2x-10=0
@@ -363,7 +366,11 @@ class _Comparison:
             return self.equal_formulas(_in_radians(gold), _in_radians(answer))
         if not self.units_agree(gold.unit, answer.unit):
             return self.equal_converted(gold, answer)
-        if any(one.number and one.number.percent and other.unit for one, other in ((gold, answer), (answer, gold))):
+        percents = [form.number is not None and form.number.percent for form in (gold, answer)]
+        changes = all(percents) and all(
+            name.startswith(UNKNOWN) for name, _ in (*(gold.unit or ()), *(answer.unit or ()))
+        )
+        if not changes and ((gold.unit and percents[1]) or (answer.unit and percents[0])):
             return False  # 30\% for 30 degrees
         if gold.number is not None:
             # Arithmetic that is left to do, such as the question itself, is not an answer where a number is asked for.

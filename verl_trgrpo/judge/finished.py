@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from verl_trgrpo.judge.answers import read_forms
-from verl_trgrpo.judge.arranged import arranged, parsed
+from verl_trgrpo.judge.arranged import arranged, names, parsed
 from verl_trgrpo.judge.equality import alternatives
 from verl_trgrpo.judge.forms import Form
 from verl_trgrpo.judge.left_to_do import (
@@ -24,11 +24,12 @@ from verl_trgrpo.judge.left_to_do import (
     has_root_left,
     left_to_evaluate,
 )
+from verl_trgrpo.judge.numbers import read_number
 from verl_trgrpo.judge.parser import Tree, tokens_of
 from verl_trgrpo.judge.question import Asked, arrangement
 from verl_trgrpo.judge.quotients import has_common_factor, has_like_terms, is_factored_as, is_less_split
 from verl_trgrpo.judge.solved import INEQUALITY, RELATION, is_left_unsolved
-from verl_trgrpo.judge.spelling import GROUP, normalize
+from verl_trgrpo.judge.spelling import GROUP, normalize, split_top_level
 from verl_trgrpo.judge.units import UNKNOWN, in_base_units
 
 Fault = Literal["restated", "unfinished", "unit"]
@@ -71,6 +72,10 @@ def fault_of(gold: str, answer: str, question: Asked) -> Fault | None:
         return None
     wanted = [form for each in golds for form in _values(read_forms(each, gold=True)[0])]
     given = [*_values(read_forms(text)[0])]
+    if any(_has_rewritten_side(form, question) for form in given):
+        return "unfinished"
+    if all(each.kind != "relation" for each in wanted):
+        given = [form.last or form for form in given]
     if (fault := _whole_fault(golds, text, question)) is not None:
         return fault
     if any(_has_other_unit(form, wanted, question) for form in given):
@@ -89,7 +94,9 @@ def fault_of(gold: str, answer: str, question: Asked) -> Fault | None:
 
 def _values(form: Form) -> Iterator[Form]:
     """Yield the single values of a form."""
-    if form.items and form.kind != "choice":
+    if form.kind == "ratio" and (number := read_number(form.text.replace(":", "/"))):  # 4:6 is a fraction to be reduced
+        yield Form("value", form.text, number=number)
+    elif form.items and form.kind != "choice":
         for item in form.items:
             yield from _values(item)
     else:
@@ -109,6 +116,13 @@ def _whole_fault(golds: Sequence[str], text: str, question: Asked) -> Fault | No
     is_joined = r"\cup" in text and not any(r"\cup" in gold for gold in golds)  # (1,2)\cup[2,3) for (1,3)
     has_factor = _MULTIPLE.match(text) and all(re.match(_OBJECT, gold) for gold in golds)  # 2(1,3) for (2,6)
     return "restated" if copied and (is_joined or has_factor) else None
+
+
+def _has_rewritten_side(form: Form, question: Asked) -> bool:
+    """Return whether what is said to be a value is left to simplify, and not written so in the question: `x+0=3`."""
+    left = split_top_level(form.text, "=")[0] if form.last else ""
+    tree = parsed(left) if left.replace(" ", "") not in question.texts else None
+    return tree is not None and bool(names(tree)) and arranged(tree)[1] > 0
 
 
 def _repeats_letter(text: str, gold: str) -> bool:

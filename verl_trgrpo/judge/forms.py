@@ -67,6 +67,8 @@ def same_sets(gold: Form, answer: Form) -> bool:
     names = {form.items[0].name if form.kind == "list" else form.name for form in (gold, answer)}
     if len(names - {None}) > 1 or not (_is_set(gold) and _is_set(answer)):
         return False
+    if _has_division(answer) and not _has_division(gold):
+        return False  # x>\frac{4}{2} for x>2
     numbers = _probes(gold, answer)
     return bool(numbers) and all(_contains(gold, number) == _contains(answer, number) for number in numbers)
 
@@ -82,6 +84,10 @@ def _is_set(form: Form) -> bool:
         names = {item.name for item in form.items}
         return len(names) == 1 and None not in names and any(item.items for item in form.items)
     return form.kind in (*_JOINED, *INTERVALS)
+
+
+def _has_division(form: Form) -> bool:
+    return any(map(_has_division, form.items)) or (form.number is not None and form.number.is_division)
 
 
 def _probes(*forms: Form) -> list[Fraction]:

@@ -48,6 +48,11 @@ class Number:
     written: Notation = "decimal"
     last_place: Fraction | None = None
 
+    @property
+    def is_division(self) -> bool:
+        r"""Whether it is an integer, written with a fraction bar: `\frac{10}{2}`."""
+        return self.value.denominator == 1 and self.written in _WITH_BAR
+
 
 def read_number(text: str) -> Number | None:
     r"""Return the number that `text` (normalized) writes, or None if it is anything else, even a sum of numbers.
@@ -107,7 +112,7 @@ def equal_numbers(gold: Number, answer: Number, rounded_gold: bool) -> bool:
         values = {answer.value / 100} | ({answer.value} if abs(gold.value) >= 1 else set())
     if gold.percent and not answer.percent:
         values.add(answer.value * 100)
-    if answer.value.denominator == 1 and gold.written not in _WITH_BAR and answer.written in _WITH_BAR:
+    if answer.is_division and gold.written not in _WITH_BAR:
         return False
     if gold.value in values or _is_binary(gold, answer):
         return True

@@ -58,6 +58,7 @@ _WORDINGS = {
     ),
     "expanded": (
         r"\bexpand(?:ed)?\b", r"\bmultiply out\b", r"\bas a polynomial\b", r"\bpolynomial\b[^.?!]{0,80}\bstandard form\b",
+        r"\bslope[- ]intercept\b", r"\bform\b[^.?!]{0,9}\by ?= ?m ?x ?\+ ?[bc]\b",
     ),
     "primes": (r"\bprime[- ]factori[sz]ation\b", r"\bas a product of (?:powers of )?primes?\b"),
     "a power": (r"\bas a (?:single )?power of\b",),
@@ -78,7 +79,7 @@ _WORDINGS = {
     "fraction": (r"\bcommon fraction\b", r"\bas an? (?:single |simplified |reduced |improper |irreducible )?fraction\b"),
     "decimal": (r"\bas a (?:terminating )?decimal\b", r"\bin decimal form\b", r"\bto a decimal\b"),
     "approximate": (r"\b(?:round|nearest|closest|estimat|about|significant)", "approx"),
-    "scientific": (r"\bscientific notation\b",),
+    "scientific": (r"\bscientific (?:notation|form)\b", r"\bstandard (?:index )?(?:form|notation)\b"),
     "mixed": (r"\bmixed (?:number|fraction|numeral)\b",),
     "radians": (r"\b(?:in|to|into) radians\b", r"\bradian measure\b"),
     "degrees": (r"\b(?:in|to|into|many) degrees\b", r"\bdegree measure\b"),

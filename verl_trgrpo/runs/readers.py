@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from functools import cache, partial
 from pathlib import Path
-from typing import Any, get_args, get_type_hints
+from typing import Any, Union, get_args, get_origin, get_type_hints
 
 import yaml
 from omegaconf import DictConfig, OmegaConf
@@ -48,6 +48,9 @@ BUILT = (ACTOR, REF, ROLLOUT, MODEL, "critic", "distillation", "skip", "trainer.
 """Sections from which veRL builds dataclasses, which refuse a key that is not a field; other sections it reads as they are."""
 _SAMPLER = "trainer.v1.sampler"
 _ENGINES = f"{ROLLOUT}.engine_kwargs"
+# Ray hands these to the program nsys as options of the command line; whatever that knows is read.
+_PROFILED = "global_profiler.global_tool_config.nsys"
+_OF_PROGRAMS = (f"{_PROFILED}.controller_nsight_options", f"{_PROFILED}.worker_nsight_options")
 # Keys that name a file of Python or a module behind pkg://, and keys that name a class by its dotted name.
 _FILES = (f"{REWARD}.path", f"{MANAGER}.module.path", "data.custom_cls.path", f"{_SAMPLER}.custom_sampler.path")
 _CLASSES = (
@@ -135,10 +138,15 @@ def _unread_below(node: DictConfig, defaults: Any, prefix: str, owner: Any, on_p
         inner, default = dataclass_in(hints.get(name)), node_of(known, name) if known else None
         if name not in names:
             yield Unread(key, frozenset(names), owner.__name__ if built else "")
-        elif not is_section(child) or key == SHAPING or key in OLD_SECTIONS or section == _ENGINES:
+        elif not is_section(child) or key in (SHAPING, *OLD_SECTIONS, *_OF_PROGRAMS) or section == _ENGINES:
             continue
-        elif inner or _arguments(key) or "_target_" in child or (is_section(default) and name not in hints):
+        elif inner or _arguments(key) or "_target_" in child or (is_section(default) and not _says(hints.get(name))):
             yield from _unread_below(child, default, f"{key}.", inner, on_path)
+
+
+def _says(hint: Any) -> bool:
+    """Return whether an annotation says what a section is, such as a dictionary of any keys."""
+    return hint is not None and Any not in (hint, *(get_args(hint) if get_origin(hint) is Union else ()))
 
 
 def _arguments(section: str) -> frozenset[str]:
@@ -264,6 +272,7 @@ def _modules_in(package: str) -> list[str]:
 
 
 # By section, what its names are taken from.
+_FSDP = "verl.workers.engine.fsdp.transformer_impl"
 _REWARD_MANAGERS = "verl.experimental.reward_loop.reward_manager"
 _ASKED: dict[str, Callable[[], frozenset[str]]] = {
     "ray_kwargs.ray_init": _of_ray_init,
@@ -275,13 +284,11 @@ _ASKED: dict[str, Callable[[], frozenset[str]]] = {
     _ENGINES: _of_servers,  # each has the arguments of its engine
     "algorithm.pf_ppo": _of_redrawing,
     **{
-        f"{section}.wrap_policy": partial(_words_of_module, "verl.utils.fsdp_utils")
+        f"{section}.{name}": partial(_words_of_module, module)
         for section in (f"{ACTOR}.fsdp_config", f"{REF}.fsdp_config", "critic.fsdp")
+        for name, module in (("wrap_policy", "verl.utils.fsdp_utils"), ("mixed_precision", _FSDP))
     },
-    **{
-        f"{section}.fused_kernel_options": partial(_words_of_module, "verl.workers.engine.fsdp.transformer_impl")
-        for section in (MODEL, "critic.model")
-    },
+    **{f"{section}.fused_kernel_options": partial(_words_of_module, _FSDP) for section in (MODEL, "critic.model")},
 }
 
 

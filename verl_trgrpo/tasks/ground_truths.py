@@ -62,7 +62,7 @@ class TaskKnowledge:
             return
         source = row["data_source"]
         if not self.scores(row):
-            yield DataQuestion.SOURCE, Level.ERROR, f"{unknown_source(source)}, or register one (docs/data.md)"
+            yield DataQuestion.SOURCE, Level.ERROR, f"{unknown_source(source)}, or register one (docs/rewards.md)"
             yield DataQuestion.GOLD, Level.NOT_CHECKED, f"no reward for {shorten(source)}; choose or register one"
         elif guess := guessed_reward(source, self.default):
             yield DataQuestion.SOURCE, Level.WARNING, guess

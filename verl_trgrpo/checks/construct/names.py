@@ -8,7 +8,7 @@ import importlib.util
 import inspect
 import textwrap
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from fnmatch import fnmatch
 from functools import cache, partial
 from pathlib import Path
@@ -16,11 +16,12 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from verl_trgrpo.checks.construct.attempt import attempt
+from verl_trgrpo.checks.construct.attempt import attempt, culprits, refusal_finding
 from verl_trgrpo.checks.view import OWN_MANAGER
 from verl_trgrpo.common.findings import Finding
 from verl_trgrpo.common.text import as_plain_yaml, did_you_mean
 from verl_trgrpo.data.prompts import TOOLS
+from verl_trgrpo.runs.compose import verl_defaults
 from verl_trgrpo.runs.keys import AGENT, CORRECTION, LOSS, MANAGER, REWARD, selected
 
 _SAMPLER = "trainer.v1.sampler.custom_sampler"
@@ -40,6 +41,9 @@ def unknown_names(config: DictConfig, written: Sequence[str]) -> list[Finding]:
         value = selected(config, key)
         value = OmegaConf.to_container(value) if OmegaConf.is_config(value) else value
         findings += _unknown(config, key, value) or _refused(key, value, config)
+    for section, call in _CALLED_WITH.items():
+        names = [key.removeprefix(f"{section}.") for key in written if key.startswith(f"{section}.")]
+        findings += _refused_together(config, section, names, call)
     return findings
 
 
@@ -57,6 +61,23 @@ def _refused(key: str, value: Any, config: DictConfig) -> list[Finding]:
     if call is None or value is None:
         return []
     return attempt(key, value, partial(call, value, config), "veRL", f"correct {key}")
+
+
+def _refused_together(
+    config: DictConfig, section: str, names: list[str], call: Callable[[DictConfig], None]
+) -> list[Finding]:
+    """Return the options of a section that whoever gets all of it refuses; the others have veRL's values meanwhile."""
+    given = {name: selected(config, f"{section}.{name}") for name in names}
+
+    def build(some: Collection[str]) -> None:
+        options = selected(verl_defaults(), section).copy()
+        for name in some:
+            OmegaConf.update(options, name, given[name], force_add=True)
+        call(options)
+
+    found = culprits(names, build).items()
+    keys = {name: f"{section}.{name}" for name in names}
+    return [refusal_finding(keys[name], given[name], error, "veRL", f"correct {keys[name]}") for name, error in found]
 
 
 # Who is asked for names: each takes the configuration and the key.
@@ -165,6 +186,13 @@ def _backends(config: DictConfig, key: str) -> Iterable[str]:
     }
 
 
+def _profilers(config: DictConfig, key: str) -> Iterable[str]:
+    """Return the tools that veRL has a profiler for; without a tool it has none, and says nothing."""
+    if selected(config, key) is None:
+        return ()
+    return compared_names("verl.utils.profiler.profile:DistProfiler.__init__", "_tool")
+
+
 def _devices(_config: DictConfig, _key: str) -> Iterable[str]:
     from verl.plugin.platform.platform_manager import PlatformRegistry
 
@@ -211,6 +239,7 @@ _NAMES: dict[str, Callable[[DictConfig, str], Iterable[Any]]] = {
     f"{TOOLS}.tool_response_truncate_side": _compared(
         "verl.experimental.agent_loop.tool_agent_loop:ToolAgentLoop", "tool_response_truncate_side", "middle"
     ),
+    "*profiler.tool": _profilers,
     "*.rollout.trace.backend": _compared("verl.utils.rollout_trace:RolloutTraceConfig.init", "backend"),
     f"{AGENT}.default_agent_loop": _loops,
     "*.optimizer": _optimizers,
@@ -243,29 +272,11 @@ def _kl(value: Any, _config: DictConfig) -> None:
     kl_penalty(torch.FloatTensor(1, 1), torch.FloatTensor(1, 1), value)
 
 
-def _kl_control(_value: Any, config: DictConfig) -> None:
-    from verl.trainer.ppo.core_algos import get_kl_controller
-
-    get_kl_controller(selected(config, "algorithm.kl_ctrl"))
-
-
 def _aggregation(value: Any, _config: DictConfig) -> None:
     import torch
     from verl.trainer.ppo.core_algos import agg_loss
 
     agg_loss(torch.ones(1, 1), torch.ones(1, 1), value, batch_num_tokens=1, global_batch_size=1)
-
-
-def _correction(_value: Any, config: DictConfig) -> None:
-    import torch
-    from verl.trainer.ppo.rollout_corr_helper import compute_rollout_correction_and_rejection_mask
-
-    given = {str(name): value for name, value in selected(config, CORRECTION).items()}
-    known = inspect.signature(compute_rollout_correction_and_rejection_mask).parameters
-    ones = torch.ones(1, 1)
-    compute_rollout_correction_and_rejection_mask(
-        -ones, -ones, ones, **{name: value for name, value in given.items() if name in known}
-    )
 
 
 def _class(value: Any, _config: DictConfig) -> None:
@@ -300,12 +311,35 @@ def _own_object(section: str) -> Callable[[Any, DictConfig], None]:
 _CALLED: dict[str, Callable[[Any, DictConfig], None]] = {
     "*.kl_loss_type": _kl,
     "algorithm.kl_penalty": _kl,
-    "algorithm.kl_ctrl.*": _kl_control,
     "*.loss_agg_mode": _aggregation,
-    f"{CORRECTION}.*": _correction,
     "trainer.checkpoint_callback_class": _class,
     "*.checkpoint_engine.custom_backend_module": _module,
     "*.router_config_path": _router,
     f"{REWARD}.name": _own_object(REWARD),
     f"{_SAMPLER}.name": _own_object(_SAMPLER),
+}
+
+
+# Who is called with a section: each takes the section.
+
+
+def _kl_control(section: DictConfig) -> None:
+    from verl.trainer.ppo.core_algos import get_kl_controller
+
+    get_kl_controller(section)
+
+
+def _correction(section: DictConfig) -> None:
+    import torch
+    from verl.trainer.ppo.rollout_corr_helper import compute_rollout_correction_and_rejection_mask
+
+    known = inspect.signature(compute_rollout_correction_and_rejection_mask).parameters
+    given = {str(name): value for name, value in section.items() if name in known}
+    ones = torch.ones(1, 1)
+    compute_rollout_correction_and_rejection_mask(-ones, -ones, ones, **given)
+
+
+_CALLED_WITH: dict[str, Callable[[DictConfig], None]] = {
+    "algorithm.kl_ctrl": _kl_control,
+    CORRECTION: _correction,
 }

@@ -5,19 +5,23 @@ from __future__ import annotations
 import importlib
 import inspect
 from collections.abc import Callable, Collection
+from dataclasses import fields, is_dataclass
 from functools import partial
-from typing import Any, get_type_hints
+from typing import Any, get_args, get_type_hints
 
 from omegaconf import DictConfig, OmegaConf
 
-from verl_trgrpo.checks.construct.attempt import built_quietly, reason_of
+from verl_trgrpo.checks.construct.attempt import built_quietly, culprits, reason_of, refusal_finding
 from verl_trgrpo.checks.construct.names import parameters_in_source
 from verl_trgrpo.common.findings import Finding
 from verl_trgrpo.common.text import nearest
-from verl_trgrpo.runs.keys import MODEL, ROLLOUT, selected
+from verl_trgrpo.data.prompts import model_facts, template_options
+from verl_trgrpo.data.renderer import Renderer
+from verl_trgrpo.runs.keys import MODEL, REWARD_MODEL, ROLLOUT, selected
 from verl_trgrpo.runs.readers import python_words
 
 _TEMPLATE, _ENGINE = "data.apply_chat_template_kwargs", f"{ROLLOUT}.checkpoint_engine"
+_OVERRIDES = f"{ROLLOUT}.engine_kwargs.vllm.hf_overrides"
 
 
 def option_findings(config: DictConfig, models: dict[str, DictConfig], local: Collection[str]) -> list[Finding]:
@@ -37,9 +41,15 @@ def option_findings(config: DictConfig, models: dict[str, DictConfig], local: Co
     asked.append((f"{_ENGINE}.engine_kwargs", "", lambda _: {backend}, f"{_ENGINE}.backend={backend}"))
     engine = partial(parameters_in_source, "verl.checkpoint_engine", "CheckpointEngineRegistry")
     asked.append((f"{_ENGINE}.engine_kwargs.{backend}", "", lambda _: engine(backend), f"checkpoint engine {backend}"))
+    for rollout in (ROLLOUT, f"{REWARD_MODEL}.rollout"):
+        server = str(selected(config, f"{rollout}.name"))
+        asked.append((f"{rollout}.engine_kwargs", "", partial(_servers, config, rollout), f"{rollout}.name={server}"))
+    if selected(config, f"{ROLLOUT}.name") == "vllm":
+        asked.append((_OVERRIDES, MODEL, _vllm_names, "vLLM nor the model's configuration"))
     findings = []
     for section, key, names, owner in asked:
-        written = {*map(str, selected(config, section) or ())}
+        options = selected(config, section)
+        written = {*map(str, options)} if isinstance(options, DictConfig) else set()
         given = sorted(written - _of_verl(section)) if written else []
         if not given:
             continue
@@ -57,6 +67,47 @@ def option_findings(config: DictConfig, models: dict[str, DictConfig], local: Co
             continue
         findings += _unread(section, given, known, owner)
     return findings
+
+
+def template_findings(config: DictConfig) -> list[Finding]:
+    """Return the options with which the chat template of a model that is on this machine renders no question."""
+    facts, options = model_facts(config), template_options(config)
+    own = {name: options.pop(name) for name in ("chat_template",) if name in options}
+
+    def build(some: Collection[str]) -> object:
+        given = {name: options[name] for name in some}
+        return Renderer(facts | {"template": own | given}).tokens([{"role": "user", "content": "?"}], None)
+
+    found = culprits([*options], build) if options else {}
+    keys = {name: f"{_TEMPLATE}.{name}" for name in found}
+    return [
+        refusal_finding(
+            keys[name], options[name], error, "the chat template", f"correct {keys[name]}, or remove this option"
+        )
+        for name, error in found.items()
+    ]
+
+
+def negative_findings(config: DictConfig, models: dict[str, DictConfig], local: Collection[str]) -> list[Finding]:
+    """Return the options of models that are integers by their configuration, and below -1."""
+    findings = []
+    for section, key in {**{f"{key}.override_config": key for key in models}, _OVERRIDES: MODEL}.items():
+        options = selected(config, section)
+        given = options.items() if isinstance(options, DictConfig) else ()
+        low = {str(name): each for name, each in given if type(each) is int and each < -1}
+        kind: Any = type(_configuration(models[key])) if low and key in local else None
+        kinds = {field.name: field.type for field in fields(kind)} if is_dataclass(kind) else {}
+        for name, value in low.items():
+            if int in (kinds.get(name), *get_args(kinds.get(name))):
+                message = f"{section}.{name}={value}: is a number below -1; correct {section}.{name}"
+                findings.append(Finding.error(f"{section}.{name}", message))
+    return findings
+
+
+def _servers(config: DictConfig, rollout: str, _model: Any) -> set[str]:
+    """Return the server of a rollout, and those that have no options in its section."""
+    options = selected(config, f"{rollout}.engine_kwargs")
+    return {str(selected(config, f"{rollout}.name")), *(str(name) for name, given in options.items() if not given)}
 
 
 def _of_verl(section: str) -> frozenset[str]:
@@ -109,14 +160,20 @@ def processor_options(processor: Any) -> frozenset[str]:
     return frozenset({*kinds, *options, *inspect.signature(processor.__call__).parameters})
 
 
-def _config_names(section: DictConfig) -> Collection[str] | None:
-    """Return the attributes of the model's configuration and the words of its code; None where that is not known."""
+def _configuration(section: DictConfig) -> Any:
+    """Return the configuration of a model without what is asked about, which would be set there."""
     from verl.utils.config import omega_conf_to_dataclass
 
     section = section.copy()
     attention = {name: value for name, value in section.override_config.items() if name == "attn_implementation"}
-    OmegaConf.update(section, "override_config", attention, merge=False)  # what is asked about would be set there
-    config = omega_conf_to_dataclass(section).hf_config
+    OmegaConf.update(section, "override_config", attention, merge=False)
+    model: Any = omega_conf_to_dataclass(section)
+    return model.hf_config
+
+
+def _config_names(section: DictConfig) -> Collection[str] | None:
+    """Return the attributes of the model's configuration and the words of its code; None where that is not known."""
+    config = _configuration(section)
     code = type(config).__module__
     if "configuration_" not in code:  # the model's own code may read any name
         return None
@@ -125,3 +182,18 @@ def _config_names(section: DictConfig) -> Collection[str] | None:
         return {*dir(config), *config.to_dict(), *python_words(inspect.getsource(reader))}
     except (ImportError, OSError):
         return None
+
+
+def _vllm_names(section: DictConfig) -> Collection[str] | None:
+    """Return the attributes of the model's configuration, and the words of vLLM's code that reads it."""
+    from vllm import ModelRegistry
+    from vllm.config import model
+    from vllm.transformers_utils import config, model_arch_config_convertor
+
+    if (known := _config_names(section)) is None:
+        return None
+    readers = [model, config, model_arch_config_convertor]
+    for name in _configuration(section).architectures or ():
+        if module := getattr(ModelRegistry.models.get(name), "module_name", ""):
+            readers.append(importlib.import_module(module))
+    return {*known, *(word for reader in readers for word in python_words(inspect.getsource(reader)))}

@@ -10,7 +10,7 @@ from typing import Any
 from omegaconf import DictConfig
 from pydantic import ValidationError
 
-from verl_trgrpo.checks.construct.attempt import UsageError, built_quietly, is_of_machine, reason_of
+from verl_trgrpo.checks.construct.attempt import UsageError, attempt, built_quietly, is_of_machine, reason_of
 from verl_trgrpo.common.findings import Finding
 from verl_trgrpo.common.text import as_plain_yaml
 from verl_trgrpo.runs.keys import selected
@@ -32,6 +32,10 @@ def server_findings(
         gpus: of one node.
         is_here: False if another model is used in place of the run's own.
     """
+    if images := rollout.get("limit_images"):  # of a model without images vLLM does not look at it
+        fix = f"correct {section}.limit_images"
+        if found := attempt(f"{section}.limit_images", images, lambda: _most_images(images), "vLLM", fix):
+            return found
     try:
         built_quietly(lambda: _engine_config(rollout, model, gpus))
     except MemoryError:
@@ -52,6 +56,12 @@ def server_findings(
         message = f"{shown}: the vLLM server of the rollout does not start ({reason}); correct {key}"
         return [Finding.error(key, message)]
     return []
+
+
+def _most_images(count: int) -> object:
+    from vllm.config.multimodal import MultiModalConfig
+
+    return MultiModalConfig(limit_per_prompt={"image": count})  # type: ignore[dict-item]  # as veRL hands it on
 
 
 def _key_of(error: BaseException, section: str, rollout: DictConfig) -> str:
