@@ -7,7 +7,6 @@ import pytest
 from tests.checks.validation import summary
 from tests.conftest import composed
 from verl_trgrpo.checks import constructed
-from verl_trgrpo.checks.construct.options import processor_options
 from verl_trgrpo.checks.construct.sections import _validate_config_findings
 from verl_trgrpo.checks.constructed import constructed_findings, name_findings
 from verl_trgrpo.checks.files import model_findings
@@ -194,61 +193,6 @@ def test_without_the_process_nothing_is_constructed_and_the_report_says_so(sound
     assert finding.level is Level.NOT_CHECKED and "no_such_module" in finding.message
 
 
-CONFIG, TEMPLATE = f"{MODEL}.override_config", "data.apply_chat_template_kwargs"
-
-
-def test_an_option_that_neither_the_template_nor_the_model_reads_is_named(sound_run):
-    right = ["max_position_embeddings=512", "attention_dropout=0.1", "rope_theta=1000.0", "attn_implementation=eager"]
-    given = [f"++{CONFIG}.{each}" for each in right] + [f"+{TEMPLATE}.continue_final_message=false"]
-    assert findings(sound_run, *given) == []
-    found = findings(sound_run, *given, f"+{CONFIG}.rope_thetaa=1", f"+{TEMPLATE}.enable_thinkng=false")
-    assert summary(found) == [(f"{CONFIG}.rope_thetaa", Level.WARNING), (f"{TEMPLATE}.enable_thinkng", Level.WARNING)]
-    assert f"did you mean {CONFIG}.rope_theta?" in found[0].message
-
-
-def test_a_variable_of_the_template_is_read(sound_run):
-    template = "{% for m in messages %}{{ m.content }}{% endfor %}{% if not enable_thinking %}.{% endif %}"
-    own = f"{MODEL}.custom_chat_template='{template}'"
-    assert findings(sound_run, own, f"+{TEMPLATE}.enable_thinking=false") == []
-    [found] = findings(sound_run, own, f"+{TEMPLATE}.enable_thinkng=false")
-    assert found.message.endswith(f"did you mean {TEMPLATE}.enable_thinking?")
-
-
-def test_options_of_a_model_that_is_not_here_are_not_checked(sound_run):
-    found = findings(
-        sound_run, f"{MODEL}.path=org/model", f"+{CONFIG}.rope_thetaa=1", f"+{TEMPLATE}.enable_thinkng=false"
-    )
-    assert summary(found) == [(CONFIG, Level.NOT_CHECKED), (TEMPLATE, Level.NOT_CHECKED)]
-    assert findings(sound_run, f"{MODEL}.path=org/model", f"++{CONFIG}.attn_implementation=eager") == []
-
-
-def test_an_option_of_pictures_has_no_reader_without_a_processor(sound_run):
-    [found] = findings(sound_run, "+data.mm_processor_kwargs.max_pixels=1000")
-    assert found.where == "data.mm_processor_kwargs.max_pixels" and found.level is Level.WARNING
-
-
-def test_the_options_of_a_processor_are_those_of_its_parts():
-    from transformers import AutoTokenizer, CLIPProcessor
-    from transformers.models.clip.image_processing_pil_clip import CLIPImageProcessorPil
-
-    known = processor_options(CLIPProcessor(CLIPImageProcessorPil(), AutoTokenizer.from_pretrained(CHECKPOINT)))
-    assert {"crop_size", "do_resize", "fps", "images_kwargs", "sampling_rate"} <= known and "nosuch" not in known
-
-
-def test_an_option_of_the_checkpoint_engine_is_a_parameter_of_it(sound_run):
-    engine = f"{ROLLOUT}.checkpoint_engine.engine_kwargs"
-    assert findings(sound_run, f"+{engine}.naive.is_master=true") == []
-    found = findings(sound_run, f"+{engine}.naive.is_mastr=true", f"+{engine}.nccl.rebuild_group=true")
-    assert summary(found) == [(f"{engine}.nccl", Level.WARNING), (f"{engine}.naive.is_mastr", Level.WARNING)]
-    assert f"did you mean {engine}.naive.is_master?" in found[1].message
-    nccl = [
-        f"{ROLLOUT}.checkpoint_engine.backend=nccl",
-        f"+{engine}.nccl.rebuild_group=true",
-        f"+{engine}.nccl.nosuch=1",
-    ]
-    assert f"{engine}.nccl.nosuch" in [each.where for each in findings(sound_run, *nccl)]
-
-
 def test_the_context_of_a_model_that_is_not_here_refuses_nothing(sound_run):
     """veRL raises max_num_batched_tokens to the context, which its frozen section refuses."""
     given = [f"{ROLLOUT}.enable_chunked_prefill=false", f"{ROLLOUT}.max_num_batched_tokens=256"]
@@ -332,24 +276,3 @@ CORRECTION = "algorithm.rollout_correction"
 )
 def test_of_options_that_are_read_together_the_wrong_ones_are_named(given, blamed):
     assert [each.where for each in name_findings(RunView(composed(given)))] == blamed
-
-
-def test_the_options_of_another_server_have_no_reader(sound_run):
-    options = f"{ROLLOUT}.engine_kwargs"
-    [found] = findings(sound_run, f"+{options}.sglang.log_level=info")
-    assert found.where == f"{options}.sglang" and found.level is Level.WARNING
-    given = [f"{ROLLOUT}.name=sglang", f"+{options}.sglang.log_level=info", f"+{options}.vllm.block_size=16"]
-    assert [each.where for each in findings(sound_run, *given)] == [f"{options}.vllm"]
-
-
-def test_what_a_server_overrides_is_known_to_the_model_or_to_the_server(sound_run):
-    overrides = f"{ROLLOUT}.engine_kwargs.vllm.hf_overrides"
-    assert findings(sound_run, f"+{overrides}={{rope_theta:1000.0,architectures:[Qwen2ForCausalLM]}}") == []
-    [found] = findings(sound_run, f"+{overrides}={{rope_thetaa:1}}")
-    assert found.where == f"{overrides}.rope_thetaa" and f"did you mean {overrides}.rope_theta?" in found.message
-
-
-@pytest.mark.parametrize(("count", "refused"), [(-1, True), (-7, True), (0, False), (2, False)])
-def test_the_most_images_of_a_prompt_are_a_number_that_vllm_takes(sound_run, count, refused):
-    key = f"{ROLLOUT}.limit_images"
-    assert summary(findings(sound_run, f"+{key}={count}")) == [(key, Level.ERROR)] * refused

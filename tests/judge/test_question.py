@@ -60,6 +60,13 @@ ASKED = {
     "an order as a chain": ("List them in increasing order.", "2, 3, 7", ["2<3<7"], ["2<7<3", "7>3>2", "2<3"]),
     "a ranking as a chain": ("Rank them.", "C, A, B", ["C<A<B"], ["A<B<C"]),
     "a chain where no order is asked": ("Find the prime factors.", "2, 3, 7", ["2,3,7"], ["2<3<7"]),
+    "coordinates are no constants": (
+        "What is the circle with radius $r=2$ and the diameter $AB$?", "x^2+y^2-4x-2y=0", ["(x-2)^2+(y-1)^2=5"],
+        ["(x-1)^2+(y-2)^2=5", "x^2+y^2-2x-4y=0"],
+    ),
+    "coordinates of a plane": (
+        "What is the plane with $a+b=1$?", "6x+3y+cz=6", ["6x+3y+kz=6"], ["6y+3x+cz=6", "6x+3z+cy=6"],
+    ),
     "two constants in a sequence": (
         r"Find all $f$ with $f(n+1)+f(n-1)=2f(n)$.", r"f(n)=an+b \text{ for arbitrary integers } a, b",
         [r"f(n)=cn+d \text{ with } c,d\in\mathbb{Z}"], [r"f(n)=cn+c", "f(n)=an"],
@@ -75,6 +82,16 @@ ASKED = {
         "Which one is $x$? (A) 5 (B) 7 (C) 9", "B", ["B", "B. 7", r"\text{(B) } 7", r"\textbf{(B)}\ 7"],
         ["B. 9", r"\text{(B) } 9", r"(B) \frac12", "C. 7", r"B. 7 \qquad C. 9"],
     ),
+    "marks around a letter": (
+        "What is $x$? (A) 5 (B) 7 (C) 9", "B",
+        ["B)", "(B).", "option (B)", "choice (B)", "7 (B)", r"7 \text{ (B)}", r"7 \text{ option B}", r"\text{option (B)}"],
+        ["C)", "option (C)", "7 (C)", "9 (B)", "not (B)", "(B) or (C)", "B) or C)", "(A)(B)", "7B", "7 or (B)"],
+    ),
+    "a letter behind its value": ("What is $x$? (A) 5 (B) 7 (C) 9", "7", ["7 (B)", "B)", "option (B)"], ["7 (C)", "9 (B)", "C)"]),
+    "a letter behind its phrase": (
+        "What is it?\nA. a cone\nB. a sphere", "B", [r"\text{a sphere} (B)"], [r"\text{a cone} (B)", r"\text{a sphere} (A)"],
+    ),
+    "a letter behind a value that is no option": ("What is the chance?", "P(A)", ["P(A)"], ["A", "P(B)"]),
     "the value without its letter": (
         "What is $x$? (A) 5 (B) 7 (C) 9", r"\textbf{(B)}", ["7", "x=7", "7.0"], ["9", "5", "A", "(A)"],
     ),
@@ -97,6 +114,30 @@ ASKED = {
         "How much is it?", r"\$5", [r"\text{five dollars}", r"\text{Five dollars}"],
         [r"\text{five cents}", r"\text{five hundred dollars}"],
     ),
+    "a fraction in words": (
+        "What part is left?", r"\frac34", ["three quarters", r"\text{three fourths}", "Three-quarters"],
+        ["three", "three thirds", "three quarter", "a quarter", "third", r"3\text{ quarters}"],
+    ),
+    "a half": (
+        "What part is left?", "0.5", ["half", "one half", "one-half", r"\text{a half}"], ["halves", "two", "half past one"],
+    ),
+    "a fraction in words to be reduced": ("What part is left, in lowest terms?", r"\frac12", ["one half"], ["two quarters"]),
+    "an integer in parts": ("How many are left?", "2", ["two"], ["four halves", "two halves"]),
+    "a change in percent": (
+        "It rose from $4$ to $5$ after a decrease. By what percent did it increase?", "25",
+        [r"25\%", r"25\%\text{ increase}", "25% increase", r"25\text{ percent increase}", "25 percent increase"],
+        [r"25\%\text{ decrease}", r"25\%\text{ maybe}", r"30\%\text{ increase}", r"0.25\%\text{ increase}"],
+    ),
+    "a change in percent of a percentage": (
+        "What was the percentage decrease?", r"25\%", [r"25\%\text{ decrease}", "25"],
+        [r"25\%\text{ increase}", r"25\%\text{ cm}", r"75\%\text{ decrease}"],
+    ),
+    "a change in other words": (
+        "By what percentage did sales drop?", "30", [r"30\%\text{ drop}", r"30\%\text{ decrease}", r"30\%\text{ loss}"],
+        [r"30\%\text{ increase}", r"30\%\text{ rise}", r"70\%\text{ drop}"],
+    ),
+    "a change that may be either": ("Find the percent increase or decrease.", r"25\%", [r"25\%"], [r"25\%\text{ increase}"]),
+    "no change": ("What percent of them did not increase?", r"25\%", [r"25\%"], [r"25\%\text{ decrease}"]),
     "words that count nothing": ("What is it?", r"\text{two lines}", [r"\text{Two lines}"], [r"\text{two points}", "2"]),
     "the letter of the value": ("What is $x$? (A) 5 (B) 7 (C) 9", "7", ["7", "B. 7"], ["C. 7", "B. 9"]),
     "options in one formula": (

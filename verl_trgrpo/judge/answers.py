@@ -34,16 +34,16 @@ from verl_trgrpo.judge.integers import class_in_words, integers_of, several_resi
 from verl_trgrpo.judge.numbers import Number, read_number
 from verl_trgrpo.judge.spelling import AND, GROUP, OR, ROW, brackets, enclosed, split_top_level, ungrouped
 from verl_trgrpo.judge.tokens import has_labels
-from verl_trgrpo.judge.units import UNKNOWN, in_base_units, number_in_words, read_unit, split_unit
+from verl_trgrpo.judge.units import UNKNOWN, fraction_in_words, in_base_units, number_in_words, read_unit, split_unit
 
 # --- What surrounds a value ---------------------------------------------------------------------------------
 
 _CHOICE = re.compile(
     r"\\text\{\s*(?:(?:option|choice|answer)\b:?\s*\(?(?P<a>[A-J])\b\)?|\(?(?P<e>[A-J])[).:])\s*(?P<inner>[^{}]*)\}(?P<value>.*)"
-    r"|(?:\\text\{\s*)?(?:option|choice) ?\}? ?(?P<b>[A-J])"
+    r"|(?:\\text\{\s*)?(?:option|choice) ?\}? ?\(?(?P<b>[A-J])\)?|(?-i:(?P<f>[A-J]))\)"
     r"|(?:\((?P<c>[A-J])\)|(?P<d>[A-J])[).:])(?P<rest>[-0-9\\a-zA-Z$(\[{].*)",
     re.IGNORECASE | re.DOTALL,
-)  # \text{(C) } 12; Option C; (C)12; C.12
+)  # \text{(C) } 12; Option (C); C); (C)12; C.12
 _MORE = re.compile(rf"(?:\\text\{{ ?)?(?:[,;={AND}{OR}]|and\b|or\b)")  # and (D)
 
 # --- Values -------------------------------------------------------------------------------------------------
@@ -139,7 +139,7 @@ def _read_choice(text: str) -> Form | None:
         value = inner + value if re.fullmatch(r"[-0-9.,/ ]+", inner) else rf"\text{{{inner}}}{value}"
     if _MORE.match(value):
         return None
-    letter = next(filter(None, match.group("a", "b", "c", "d", "e")))
+    letter = next(filter(None, match.group("a", "b", "c", "d", "e", "f")))
     return Form("choice", letter.upper(), items=(_read(value),) if value else ())
 
 
@@ -432,6 +432,8 @@ def _flat(text: str) -> str:
 def _read_words(words: str) -> Form:
     if (number := number_in_words(words)) is not None:
         return Form("value", str(number), number=Number(Fraction(number)))
+    if (fraction := fraction_in_words(words)) is not None:
+        return _read_value(fraction)
     words = read_sentence(words) or words
     if meaning := _MEANINGS.get(words.casefold().removesuffix("s")):
         return _read_value(meaning)

@@ -366,7 +366,11 @@ class _Comparison:
             return self.equal_formulas(_in_radians(gold), _in_radians(answer))
         if not self.units_agree(gold.unit, answer.unit):
             return self.equal_converted(gold, answer)
-        if any(one.number and one.number.percent and other.unit for one, other in ((gold, answer), (answer, gold))):
+        percents = [form.number is not None and form.number.percent for form in (gold, answer)]
+        changes = all(percents) and all(
+            name.startswith(UNKNOWN) for name, _ in (*(gold.unit or ()), *(answer.unit or ()))
+        )
+        if not changes and ((gold.unit and percents[1]) or (answer.unit and percents[0])):
             return False  # 30\% for 30 degrees
         if gold.number is not None:
             # Arithmetic that is left to do, such as the question itself, is not an answer where a number is asked for.

@@ -23,6 +23,9 @@ formula_judges = Judges("verl_trgrpo.judge.formulas:same_formula", keep=True)
 # Four words in a row are a sentence, whose letters would otherwise be read as a product.
 _BARE_LOG = re.compile(r"\\log(?![a-zA-Z_])")  # \log
 _PROSE = re.compile(r"(?<![\\A-Za-z])[A-Za-z]{2,}(?:\s+[A-Za-z]{2,}){3}")  # so the answer is
+_LETTER_BEHIND = re.compile(
+    r"(?P<value>.+?)(?:\\text\{ ?)?(?:\(|\(?(?:option|choice) ?\(?)(?P<letter>[A-J])\){0,2}\}?"
+)  # 7(B); 7\text{ option B}
 _NO_ANSWER = re.compile(r"\b(?:may|can|will) vary\b|\bunclear\b", re.IGNORECASE)  # answers may vary; Unclear for n=1
 
 
@@ -132,11 +135,14 @@ def judge_answer(
 def _candidates(
     golds: Sequence[str], answer: str, response: str, thinking_opened: bool, asked: Asked
 ) -> Iterator[tuple[str, str]]:
-    """Yield what may be equal: each gold and the answer; the option of a letter, where the other side has none; with its
-    constants renamed; and all boxes, where several are asked."""
+    """Yield what may be equal: each gold and the answer; with the letter of an option in front of its value; the option of a
+    letter, where the other side has none; with its constants renamed; and all boxes, where several are asked."""
     for gold in golds:
         yield gold, answer
     options = dict(asked.options)
+    if (match := _LETTER_BEHIND.fullmatch(normalize(answer))) and options.get(match["letter"]):
+        for gold in golds:
+            yield gold, f"({match['letter']}) {match['value']}"
     for gold in golds if options else ():
         ours, theirs = _letter(gold), _letter(answer)
         if (ours in options) != (theirs in options):

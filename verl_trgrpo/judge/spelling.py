@@ -182,9 +182,9 @@ _RULES = tuple(
         (r"(?:(?<![\\a-zA-Z])sqrt|\\sqrt\s*)\(([^()]*)\)", r"\\sqrt{\1}"),  # sqrt(2); \sqrt (2)
         (r"(?<=[0-9a-zA-Z)}])\s*\*\*\s*(?=[0-9a-zA-Z({\\])", "^"),  # x**2
         (
-            r"\\?%|\\text\{\s*(?:per ?cent|pct)\s*\}|(?<=[0-9]) (?:per ?cent|pct)$",
-            r"\\%",
-        ),  # 50%; 50\text{ percent}; 50 pct
+            r"\\?%|\\text\{\s*(?:per ?cent|pct)(?:\s*\}|(?P<word>\s+)(?=[a-z]))|(?<=[0-9]) (?:per ?cent|pct)$",
+            lambda m: r"\%" + r"\text{ " * bool(m["word"]),
+        ),  # 50%; 50\text{ percent}; 50\text{ percent increase}; 50 pct
         (r"\^\s*\{\s*\\circ\s*\}", r"^\\circ"),  # 90^{\circ}
         (
             r"\^\s*\{\s*((?:\\prime\s*)+)\}|\^\s*((?:\\prime(?![a-zA-Z])\s*)+)",

@@ -82,6 +82,7 @@ MULTIPLIERS = {
 _ONES = "one two three four five six seven eight nine"
 _TEENS = "ten eleven twelve thirteen fourteen fifteen sixteen seventeen eighteen nineteen"
 _TENS = "twenty thirty forty fifty sixty seventy eighty ninety"
+_PART_NAMES = "third fourth fifth sixth seventh eighth ninth tenth hundredth thousandth"
 _DIGITS = "零一二三四五六七八九"
 NUMBER_WORDS = {word: value for value, word in enumerate(["zero", *_ONES.split(), *_TEENS.split()])}
 """From 0 to 99: `seven`, `forty two`, 四十二."""
@@ -96,6 +97,7 @@ NUMBER_WORDS |= {
     for tens in range(1, 10)
     for ones in range(10)
 }
+_PARTS = dict(zip(["half", "quarter", *_PART_NAMES.split()], [2, 4, *range(3, 11), 100, 1000], strict=True))
 _OPERATIONS = (
     "half halves third thirds fourth fourths quarter quarters fifth fifths sixth sixths seventh sevenths eighth "
     "eighths ninth ninths tenth "
@@ -253,6 +255,14 @@ def number_in_words(text: str) -> int | None:
     return NUMBER_WORDS.get(text.casefold().replace("-", " "))
 
 
+def fraction_in_words(text: str) -> str | None:
+    """Return the fraction that words write, such as 3/4 of `three quarters`; None for other words."""
+    number, _, part = text.casefold().replace("-", " ").rpartition(" ")
+    top = 1 if part == "half" and number in ("", "a") else number_in_words(number)
+    bottom = _PARTS.get(part.removesuffix("s") if part != "halves" else "half")
+    return f"{top}/{bottom}" if top and bottom and (top > 1) == part.endswith("s") else None
+
+
 _COUNTED = re.compile(
     r"(?:\b(?:how many|how much|number of|amount of|in|of|per|several|some|few)|[0-9]|\b(?:"
     + "|".join(f"{_ONES} {_TEENS} {_TENS}".split())
@@ -261,9 +271,14 @@ _COUNTED = re.compile(
 )  # How many red apples; 12 zebras; three red balls
 
 
+_CHANGE = re.compile(r"\b(?:what|the|find) per ?cent(?:age)?\b([^.?!]*)", re.IGNORECASE)  # By what percent did it rise
+_DIRECTIONS = ("increase|rise|gain|growth|grow|profit", "decrease|drop|fall|decline|reduction|loss|discount")
+
+
 @lru_cache(maxsize=1024)
 def counted_words(prompt: str) -> frozenset[str]:
-    """Return the words that a question counts or measures: those behind a number, "how many", "in" and the like, as singulars.
+    """Return the words that a question counts or measures: those behind a number, "how many", "in" and the like, as singulars,
+    and the change that it asks for in percent.
 
     Cached because every response of a group has the same prompt.
     """
@@ -272,4 +287,7 @@ def counted_words(prompt: str) -> frozenset[str]:
         for match in _COUNTED.finditer(prompt)
         for word in re.findall("[a-zA-Z]+", match[1])
     }
+    asked = " ".join(_CHANGE.findall(prompt)).lower()
+    directions = [words for words in _DIRECTIONS if re.search(rf"\b(?:{words})", asked)]
+    found |= {word.removesuffix("s") for word in directions[0].split("|")} if len(directions) == 1 else set()
     return frozenset(UNKNOWN + word for word in found - CHANGING_WORDS)

@@ -12,10 +12,13 @@ from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import Any
 
+from hydra.errors import HydraException
+from omegaconf import DictConfig, OmegaConf
 from pydantic import ValidationError
 
 from verl_trgrpo.common.findings import Finding
 from verl_trgrpo.common.text import as_plain_yaml, first_line
+from verl_trgrpo.runs.keys import selected
 
 # What the rights of the sandbox refuse.
 _REFUSED = {errno.EPERM, errno.EACCES, errno.EAGAIN, errno.EFBIG}
@@ -42,7 +45,7 @@ def attempt(key: str, value: Any, build: Callable[[], object], owner: str, fix: 
 
 def refusal_finding(key: str, value: Any, error: Exception, owner: str, fix: str) -> Finding:
     """Return the finding of an error, as `attempt` takes its arguments."""
-    reason = reason_of(error)
+    reason, value = reason_of(error), OmegaConf.to_container(value) if OmegaConf.is_config(value) else value
     if is_of_machine(error):
         return Finding.not_checked(key, f"{key}={as_plain_yaml(value)}: cannot be tried here ({reason})")
     return Finding.error(key, f"{key}={as_plain_yaml(value)}: {owner} refuses the value ({reason}); {fix}")
@@ -60,17 +63,17 @@ def raised_by(build: Callable[[], object]) -> Exception | None:
 
 
 def culprits(names: Sequence[str], build: Callable[[Collection[str]], object]) -> dict[str, Exception]:
-    """Return the options that make something fail which is built of all of them, and the errors; nothing if it does not fail.
+    """Return the options that make something fail which is built of all of them, and the errors.
 
-    They are those without which nothing fails, and of these such as the error names. Where several are wrong, they are those
-    that fail alone.
+    Nothing if it does not fail, or fails without any of them, too. They are those without which nothing fails, and of these
+    such as the error names. Where several are wrong, they are those that fail alone.
 
     Args:
         names: of the options.
         build: what their owner makes of some of them.
     """
     error = raised_by(partial(build, names))
-    if error is None:
+    if error is None or raised_by(partial(build, [])):
         return {}
     without = [name for name in names if raised_by(partial(build, [each for each in names if each != name])) is None]
     if not without:
@@ -78,6 +81,14 @@ def culprits(names: Sequence[str], build: Callable[[Collection[str]], object]) -
         return alone or dict.fromkeys(names, error)
     named = [name for name in without if re.search(rf"\b{re.escape(name)}\b", reason_of(error))]
     return dict.fromkeys(named or without, error)
+
+
+def with_options(section: DictConfig, key: str, names: Collection[str]) -> DictConfig:
+    """Return a section that has no other options below a key than these."""
+    section = section.copy()
+    options = {name: value for name, value in (selected(section, key) or {}).items() if name in names}
+    OmegaConf.update(section, key, options, merge=False)
+    return section
 
 
 def built_quietly(build: Callable[[], object]) -> object:
@@ -97,7 +108,12 @@ def built_quietly(build: Callable[[], object]) -> object:
 
 
 def reason_of(error: BaseException) -> str:
-    """Return the message of an error in one line: of pydantic's, the parts that were wrong; the source of a bare assertion."""
+    """Return the message of an error in one line: of pydantic's, the parts that were wrong; the source of a bare assertion.
+
+    Of an error that Hydra reports, it is that of its cause.
+    """
+    while isinstance(error, HydraException) and error.__cause__ is not None:
+        error = error.__cause__
     if isinstance(error, ValidationError):
         parts = [(".".join(map(str, each["loc"])), each["msg"]) for each in error.errors()]
         return "; ".join(f"{place}: {reason}" if place else reason for place, reason in parts)

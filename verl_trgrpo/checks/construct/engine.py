@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import replace
 from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from verl_trgrpo.checks.construct.attempt import attempt
+from verl_trgrpo.checks.construct.attempt import attempt, culprits, refusal_finding, with_options
 from verl_trgrpo.common.findings import Finding, Level
 from verl_trgrpo.common.text import did_you_mean
 from verl_trgrpo.runs.keys import MODEL, selected
@@ -82,12 +82,36 @@ def _module_findings(
         fix = did_you_mean(attention, known)
         yield Finding.error(where, f"{where}={attention}: transformers has no such attention; {fix}")
         return
+    if is_here and (refused := _override_findings(key, model)):
+        yield from refused
+        return
     for where, build, fix in _tried(fsdp, key, f"{section}.{engine}"):
         value = selected(config, where)
         value = OmegaConf.to_container(value) if OmegaConf.is_config(value) else value
         for found in attempt(where, value, build, "veRL's FSDP engine", fix):
             of_model = not is_here and ("base model" in found.message or "layer class" in found.message)
             yield replace(found, level=Level.NOT_CHECKED) if of_model else found
+
+
+def _override_findings(key: str, model: DictConfig) -> list[Finding]:
+    """Return the options of a model's configuration of which its modules cannot be made; weights are not loaded."""
+    import torch
+    from transformers import AutoModelForCausalLM
+    from verl.utils.config import omega_conf_to_dataclass
+
+    given = selected(model, "override_config") or {}
+
+    def build(some: Collection[str]) -> None:
+        section: Any = omega_conf_to_dataclass(with_options(model, "override_config", some))
+        with torch.device("meta"):
+            AutoModelForCausalLM.from_config(section.hf_config, attn_implementation="eager")
+
+    found = culprits([*map(str, given)], build) if given else {}
+    keys = {name: f"{key}.override_config.{name}" for name in found}
+    return [
+        refusal_finding(keys[name], given[name], error, "transformers", f"correct {keys[name]}")
+        for name, error in found.items()
+    ]
 
 
 def _tried(fsdp: Any, model: str, engine: str) -> Iterator[tuple[str, Callable[[], object], str]]:

@@ -5,19 +5,23 @@ from __future__ import annotations
 import importlib
 import inspect
 from collections.abc import Callable, Collection
+from dataclasses import fields, is_dataclass
 from functools import partial
-from typing import Any, get_type_hints
+from typing import Any, get_args, get_type_hints
 
 from omegaconf import DictConfig, OmegaConf
 
-from verl_trgrpo.checks.construct.attempt import built_quietly, reason_of
+from verl_trgrpo.checks.construct.attempt import built_quietly, culprits, reason_of, refusal_finding
 from verl_trgrpo.checks.construct.names import parameters_in_source
 from verl_trgrpo.common.findings import Finding
 from verl_trgrpo.common.text import nearest
+from verl_trgrpo.data.prompts import model_facts, template_options
+from verl_trgrpo.data.renderer import Renderer
 from verl_trgrpo.runs.keys import MODEL, REWARD_MODEL, ROLLOUT, selected
 from verl_trgrpo.runs.readers import python_words
 
 _TEMPLATE, _ENGINE = "data.apply_chat_template_kwargs", f"{ROLLOUT}.checkpoint_engine"
+_OVERRIDES = f"{ROLLOUT}.engine_kwargs.vllm.hf_overrides"
 
 
 def option_findings(config: DictConfig, models: dict[str, DictConfig], local: Collection[str]) -> list[Finding]:
@@ -41,9 +45,7 @@ def option_findings(config: DictConfig, models: dict[str, DictConfig], local: Co
         server = str(selected(config, f"{rollout}.name"))
         asked.append((f"{rollout}.engine_kwargs", "", partial(_servers, config, rollout), f"{rollout}.name={server}"))
     if selected(config, f"{ROLLOUT}.name") == "vllm":
-        asked.append(
-            (f"{ROLLOUT}.engine_kwargs.vllm.hf_overrides", MODEL, _vllm_names, "vLLM nor the model's configuration")
-        )
+        asked.append((_OVERRIDES, MODEL, _vllm_names, "vLLM nor the model's configuration"))
     findings = []
     for section, key, names, owner in asked:
         options = selected(config, section)
@@ -64,6 +66,41 @@ def option_findings(config: DictConfig, models: dict[str, DictConfig], local: Co
             findings.append(Finding.not_checked(section, message))
             continue
         findings += _unread(section, given, known, owner)
+    return findings
+
+
+def template_findings(config: DictConfig) -> list[Finding]:
+    """Return the options with which the chat template of a model that is on this machine renders no question."""
+    facts, options = model_facts(config), template_options(config)
+    own = {name: options.pop(name) for name in ("chat_template",) if name in options}
+
+    def build(some: Collection[str]) -> object:
+        given = {name: options[name] for name in some}
+        return Renderer(facts | {"template": own | given}).tokens([{"role": "user", "content": "?"}], None)
+
+    found = culprits([*options], build) if options else {}
+    keys = {name: f"{_TEMPLATE}.{name}" for name in found}
+    return [
+        refusal_finding(
+            keys[name], options[name], error, "the chat template", f"correct {keys[name]}, or remove this option"
+        )
+        for name, error in found.items()
+    ]
+
+
+def negative_findings(config: DictConfig, models: dict[str, DictConfig], local: Collection[str]) -> list[Finding]:
+    """Return the options of models that are integers by their configuration, and below -1."""
+    findings = []
+    for section, key in {**{f"{key}.override_config": key for key in models}, _OVERRIDES: MODEL}.items():
+        options = selected(config, section)
+        given = options.items() if isinstance(options, DictConfig) else ()
+        low = {str(name): each for name, each in given if type(each) is int and each < -1}
+        kind: Any = type(_configuration(models[key])) if low and key in local else None
+        kinds = {field.name: field.type for field in fields(kind)} if is_dataclass(kind) else {}
+        for name, value in low.items():
+            if int in (kinds.get(name), *get_args(kinds.get(name))):
+                message = f"{section}.{name}={value}: is a number below -1; correct {section}.{name}"
+                findings.append(Finding.error(f"{section}.{name}", message))
     return findings
 
 

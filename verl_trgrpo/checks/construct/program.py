@@ -14,7 +14,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from verl_trgrpo.checks.construct import engine, rollout, sections
 from verl_trgrpo.checks.construct.names import unknown_names
-from verl_trgrpo.checks.construct.options import option_findings
+from verl_trgrpo.checks.construct.options import negative_findings, option_findings, template_findings
 from verl_trgrpo.common.findings import Finding, Level
 from verl_trgrpo.demos.puzzles import CHECKPOINT
 from verl_trgrpo.runs.keys import ACTOR, MODEL, REF, REWARD_MODEL, ROLLOUT, selected
@@ -85,7 +85,8 @@ def _worker_findings(config: DictConfig, local: list[str]) -> list[Finding]:
         if selected(settings, name) and str(selected(settings, "strategy")).startswith("fsdp"):
             findings += engine.engine_findings(config, section, settings, its_model, key in local, name)
     models = {key: its_model for _, its_model, key in parts.values()}
-    findings += option_findings(config, models, local)
+    findings += option_findings(config, models, local) + negative_findings(config, models, local)
+    findings += template_findings(config) if MODEL in local else []
     gpus = selected(config, "rollout.n_gpus_per_node") or config.trainer.n_gpus_per_node  # the rollout's own, if it has
     if selected(config, f"{ROLLOUT}.name") == "vllm":
         findings += rollout.server_findings(ROLLOUT, config.actor_rollout_ref.rollout, model, gpus, MODEL in local)

@@ -5,13 +5,14 @@ from __future__ import annotations
 import contextlib
 import io
 import re
+from collections.abc import Collection
 from dataclasses import fields
 from typing import Any
 
 from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf, open_dict
 
-from verl_trgrpo.checks.construct.attempt import reason_of
+from verl_trgrpo.checks.construct.attempt import culprits, reason_of, refusal_finding, with_options
 from verl_trgrpo.common.findings import Finding, messages_of
 from verl_trgrpo.core import TokenWeighting
 from verl_trgrpo.runs.compose import defaults_of
@@ -68,7 +69,9 @@ def dataclass_findings(config: DictConfig, loss: DictConfig, local: frozenset[st
     failed: list[str] = []
     for key in nodes:
         node = selected(config, key)
-        found = _build_findings(key, _fields_alone(node) if key == "algorithm" else node)
+        found = _override_findings(key, node) or _build_findings(
+            key, _fields_alone(node) if key == "algorithm" else node
+        )
         # Where the run's groups are at fault its defaults fail, too, and so does the section around them.
         inner = [each for each in findings if each.where.startswith(f"{key}.")]
         reasons = [each.message.removeprefix(f"{each.where}: ") for each in inner]
@@ -135,6 +138,31 @@ def _build_findings(key: str, node: Any) -> list[Finding]:
     except Exception as error:  # Hydra wraps whatever a constructor raises
         return [Finding.error(key, f"{key}: {reason}".replace(f" (at {key})", "")) for reason in _reasons(error)]
     return []
+
+
+def _override_findings(key: str, node: DictConfig) -> list[Finding]:
+    """Return the options that cannot be set in the configuration of a model, which its section reads."""
+    from verl.utils.config import omega_conf_to_dataclass
+
+    name = {MODEL: "override_config", "critic": "model.override_config"}.get(key)
+    given = selected(node, name) if name else None
+    if not given:
+        return []
+
+    def build(some: Collection[str]) -> object:
+        return omega_conf_to_dataclass(with_options(node, str(name), some))
+
+    found = culprits([*map(str, given)], build)
+    return [
+        refusal_finding(
+            f"{key}.{name}.{each}",
+            given[each],
+            error,
+            "veRL's configuration of the model",
+            f"correct {key}.{name}.{each}",
+        )
+        for each, error in found.items()
+    ]
 
 
 def _validate_config_findings(config: DictConfig, has_reference: bool, has_critic: bool) -> list[Finding]:
