@@ -60,6 +60,13 @@ ASKED = {
     "an order as a chain": ("List them in increasing order.", "2, 3, 7", ["2<3<7"], ["2<7<3", "7>3>2", "2<3"]),
     "a ranking as a chain": ("Rank them.", "C, A, B", ["C<A<B"], ["A<B<C"]),
     "a chain where no order is asked": ("Find the prime factors.", "2, 3, 7", ["2,3,7"], ["2<3<7"]),
+    "coordinates are no constants": (
+        "What is the circle with radius $r=2$ and the diameter $AB$?", "x^2+y^2-4x-2y=0", ["(x-2)^2+(y-1)^2=5"],
+        ["(x-1)^2+(y-2)^2=5", "x^2+y^2-2x-4y=0"],
+    ),
+    "coordinates of a plane": (
+        "What is the plane with $a+b=1$?", "6x+3y+cz=6", ["6x+3y+kz=6"], ["6y+3x+cz=6", "6x+3z+cy=6"],
+    ),
     "two constants in a sequence": (
         r"Find all $f$ with $f(n+1)+f(n-1)=2f(n)$.", r"f(n)=an+b \text{ for arbitrary integers } a, b",
         [r"f(n)=cn+d \text{ with } c,d\in\mathbb{Z}"], [r"f(n)=cn+c", "f(n)=an"],
@@ -124,6 +131,10 @@ ASKED = {
     "a change in percent of a percentage": (
         "What was the percentage decrease?", r"25\%", [r"25\%\text{ decrease}", "25"],
         [r"25\%\text{ increase}", r"25\%\text{ cm}", r"75\%\text{ decrease}"],
+    ),
+    "a change in other words": (
+        "By what percentage did sales drop?", "30", [r"30\%\text{ drop}", r"30\%\text{ decrease}", r"30\%\text{ loss}"],
+        [r"30\%\text{ increase}", r"30\%\text{ rise}", r"70\%\text{ drop}"],
     ),
     "a change that may be either": ("Find the percent increase or decrease.", r"25\%", [r"25\%"], [r"25\%\text{ increase}"]),
     "no change": ("What percent of them did not increase?", r"25\%", [r"25\%"], [r"25\%\text{ decrease}"]),

@@ -228,6 +228,50 @@ def test_an_alarm_does_not_come_and_go_and_is_excused_by_size(metric, reward):
     assert said[-1] == (reward < 0.7), metric
 
 
+@pytest.mark.parametrize("metric", ["actor/grad_norm", "actor/entropy", "actor/kl_loss"])
+def test_an_alarm_of_spikes_that_keep_coming_stands(metric):
+    """One step in seven is sixty times larger: each run is judged at each of its steps."""
+    changes, rows = [], [row for row in SIGNALS if re.fullmatch(row.metrics, metric) and row.unit == "factor"]
+    for seed in range(4):
+        rng = np.random.default_rng(seed)
+        spikes = np.where((rng.random(240) < 0.15) & (np.arange(240) > 60), 60.0, 1.0)
+        steps = steps_of({metric: 0.3 * np.exp(rng.normal(0, 0.15, 240)) * spikes})
+        stands = [any(found.stands for found in judge(steps[:size], rows)) for size in range(60, 241)]
+        assert stands[-1]
+        changes.append(sum(a != b for a, b in itertools.pairwise(stands)))
+    assert sum(changes) <= 6, changes  # one of each is its beginning
+
+
+def of_data(seed, cycles, left=1.0):
+    """Return a reward that follows the order of the data, and from the middle on is less by a factor."""
+    rng, place = np.random.default_rng(seed), np.arange(240)
+    level = (0.45 + 0.15 * np.sin(2 * np.pi * cycles * place / 240)) * np.where(place < 120, 1.0, left)
+    return rng.binomial(512, level) / 512
+
+
+@pytest.mark.parametrize("cycles", [3.5, 5.0, 8.0])
+@pytest.mark.parametrize("seed", range(3))
+def test_a_reward_in_waves_of_the_data_has_not_fallen_until_it_falls_deeper(seed, cycles):
+    assert [found.message for found in rewards(of_data(seed, cycles)) if found.counts] == []
+    found = [found for found in rewards(of_data(seed, cycles, left=0.35)) if found.stands]
+    assert [each.signal.name for each in found] == ["reward has fallen"] and 90 <= found[0].first <= 170
+
+
+def test_a_reward_that_comes_and_goes_entirely_is_sick():
+    level = np.where((np.arange(240) // 30) % 2, 0.0, 0.5)
+    assert any(found.counts for found in rewards(np.random.default_rng(0).binomial(512, level) / 512))
+
+
+def test_what_cannot_fall_is_not_judged():
+    """A quantity is either judged or named as one that is not."""
+    for lowest, values in {"0": [0.0], "-1": [-1.0]}.items():
+        assert f"reward (always {lowest})" in unjudged(steps_of({"critic/score/mean": np.array(values * 40)}))
+    assert "validation (always 0)" in unjudged(steps_of({VAL: np.zeros(40)}))
+    said = unjudged(steps_of({"critic/score/mean": np.array([0.0] * 39 + [0.1])}))
+    assert not any(each.startswith("reward") for each in said)
+    assert any(each.startswith("KL (always 0)") for each in unjudged(steps_of({"actor/kl_loss": np.zeros(40)})))
+
+
 def test_what_is_said_at_a_step_follows_from_the_steps_up_to_it():
     """One pass over a whole run finds the alarms that stand at each of its steps."""
     for seed in (4, 18):

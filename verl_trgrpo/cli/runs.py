@@ -242,7 +242,9 @@ def health(options: HealthOptions) -> int:
     if not is_known(steps):
         names = sorted({name for step in steps for name in step.metrics})
         shown = ", ".join(map(shorten, names[:5])) or "none"
-        show(f"{len(steps)} steps: nothing can be judged, because no metric ({shown}) has a name that veRL logs")
+        show(
+            f"{count_of(len(steps), 'step')}: nothing can be judged, because no metric ({shown}) has a name that veRL logs"
+        )
         return 3
     findings = judge(steps)
     for branch in abandoned:
@@ -260,5 +262,6 @@ def health(options: HealthOptions) -> int:
     sick = sum(finding.is_sick for finding in findings)
     count = sum(step.number > 0 for step in steps)  # a validation may come before the first
     missing = "; not judged: " + ", ".join(unjudged(steps)) if not sick and unjudged(steps) else ""
-    show(f"{count} steps, the last is {steps[-1].number}: {sick or 'no'} signal{'s' * (sick != 1)}{missing}")
+    signals = count_of(sick, "signal") if sick else "no signals"
+    show(f"{count_of(count, 'step')}, the last is {steps[-1].number}: {signals}{missing}")
     return 1 if sick else 0

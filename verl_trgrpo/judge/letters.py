@@ -14,6 +14,7 @@ _CONSTANT = re.compile(r"[a-zA-Z](?:_(?:\w|\{\w+\}))?|\\(?:alpha|beta|gamma|lamb
 _INTEGRAL = re.compile(r"\\int(?![a-z])|integral|antiderivative", re.IGNORECASE)  # \int
 _WITH_CONSTANT = re.compile(r"(?:[a-zA-Z]\([a-z]\)=|[a-zA-Z]=)?(.+)\+([a-zA-Z](?:_\w)?)")  # x^2+C
 _NAME = re.compile(r"\\[a-zA-Z]+(?:_(?:\w|\{\w+\}))?|[a-zA-Z](?:_(?:\w|\{\w+\}))?")  # x; \theta
+_COORDINATES = {"x", "y", "z"}
 _NUMBERS = {"e", "i", r"\pi"}
 
 
@@ -21,12 +22,14 @@ def renamed(gold: str, answer: str, asked: Asked) -> Iterator[str]:
     r"""Yield an answer, normalized, with its free letters as those of the gold: `x^4+c` as `x^4+C`.
 
     A letter is free that the question does not have. Without a formula in the question nothing is renamed: `\overline{AB}` is not
-    `\overline{AC}`.
+    `\overline{AC}`. Coordinates that both have keep their names: `y^2=4x` is not `x^2=4y`.
     """
     ours, theirs = normalize(gold), normalize(answer)
     if not asked.formulas or _SEGMENT.search(ours) or _SEGMENT.search(theirs):
         return
     free, free_too = _free(ours, asked), _free(theirs, asked)
+    shared = _COORDINATES & {*free} & {*free_too}
+    free, free_too = (tuple(name for name in each if name not in shared) for each in (free, free_too))
     if len(free) != len(free_too) or not 0 < len(free) <= _MOST or ours.strip() in free:
         return
     for names in permutations(free):

@@ -272,9 +272,7 @@ _COUNTED = re.compile(
 
 
 _CHANGE = re.compile(r"\b(?:what|the|find) per ?cent(?:age)?\b([^.?!]*)", re.IGNORECASE)  # By what percent did it rise
-_CHANGES = re.compile(
-    r"\b(increase|decrease|gain|loss|profit|discount|reduction|growth|rise|drop)\b", re.IGNORECASE
-)  # rise
+_DIRECTIONS = ("increase|rise|gain|growth|grow|profit", "decrease|drop|fall|decline|reduction|loss|discount")
 
 
 @lru_cache(maxsize=1024)
@@ -289,6 +287,7 @@ def counted_words(prompt: str) -> frozenset[str]:
         for match in _COUNTED.finditer(prompt)
         for word in re.findall("[a-zA-Z]+", match[1])
     }
-    changes = {word.lower() for asked in _CHANGE.findall(prompt) for word in _CHANGES.findall(asked)}
-    found |= changes if len(changes) == 1 else set()
+    asked = " ".join(_CHANGE.findall(prompt)).lower()
+    directions = [words for words in _DIRECTIONS if re.search(rf"\b(?:{words})", asked)]
+    found |= {word.removesuffix("s") for word in directions[0].split("|")} if len(directions) == 1 else set()
     return frozenset(UNKNOWN + word for word in found - CHANGING_WORDS)

@@ -29,6 +29,8 @@ _FEWEST = {"finite": 1, "bound": 3, "repeat": 6}  # values that make a level, of
 _RECENT, _FAR, _BEYOND = 20, 3, 15  # of so many values that many far outside the noise, or beyond a bound, keep coming
 _WARM = 10  # values after which a state of the start is named: the rate warms up, a base model learns to answer
 _BACK = 0.75  # part of the change below which a level is back
+_BY_CHANCE = 0.005  # chance of so many values in a row that are back while an alarm goes on
+_SILENT = 60  # values after which an alarm ends, however often it has come back
 _REST = 10  # values that have to be back, at least; fewer in a short run
 _RENEWED = 6  # start, noise and length of a level are taken anew when a run is longer by this part
 _ASKED = 50  # an excuse is asked for again when a run is longer by this part
@@ -62,6 +64,22 @@ class Alarm:
     _unexcused: int = 0  # last place at which no excuse held
     _asked: int = 0
 
+    since: int = 0  # place from which it is counted how often values are away
+    _before: int = 0  # of these, those before the first sick one
+
+    @property
+    def silence(self) -> float:
+        """Return how many values in a row are hardly back by chance, where they are away as often as so far; 0 if all were away.
+
+        What came k times in m values, as often at any place, is absent from the next s with a chance of (m / (m + s))^k.
+        """
+        seen, times = self._away + 1 - self.since, max(1, self._before + self.away)
+        return min(_SILENT, seen * (_BY_CHANCE ** (-1 / times) - 1)) if times < seen else 0.0
+
+    def follow(self, earlier: Alarm) -> None:
+        """Count from the beginning of an alarm that has come back."""
+        self.since, self._before = earlier.since, earlier._before + earlier.away
+
 
 @dataclass(frozen=True)
 class Column:
@@ -83,6 +101,15 @@ class Column:
         usable = np.isfinite(values) & ((values != 0) | (signal.unit != "factor") | signal.falls)
         return cls(signal, metric, history, numbers[usable], values[usable])
 
+    @property
+    def lowest(self) -> float | None:
+        """Return the value that it always has and that cannot become worse, None if there is another."""
+        if not len(self.values):
+            return 0.0
+        worst = self.history.worst_reward(self.metric)
+        least = 0.0 if math.isnan(worst) else worst
+        return least if self.signal.unit == "part" and self.values.max() <= least else None
+
     @np.errstate(all="ignore")  # of values near the largest number
     def alarms(self) -> list[Alarm]:
         """Return the alarms so far in order; all but the last one have ended."""
@@ -98,7 +125,12 @@ class Column:
                     alarm = alarm if alarm.ended is None else None
                 elif i >= look and part.flags(granted).raised[i]:
                     alarm, look = self._raise(part, i, granted), i + 1 + i // _ASKED
+                    if alarm and found and not found[-1].excused:
+                        alarm.follow(found[-1])
                     found += [alarm] if alarm else []
+        if found and "waves" in self.signal.excuses and self.history.is_wave(self.metric):
+            for each in found:
+                each.excused |= each.ended is not None
         return found
 
     def _raise(self, part: _Part, i: int, granted: float) -> Alarm | None:
@@ -114,6 +146,8 @@ class Column:
         at_start = bool((flags.near | np.isnan(part.reference))[:first].all())
         if at_start and i + 1 < _WARM and part.window > 1:
             return None
+        far = np.flatnonzero(flags.alone[:i])
+        far = far[(far > i - _RECENT) & (far < first)]
         return Alarm(
             i,
             sick.tolist(),
@@ -124,13 +158,16 @@ class Column:
             at_start,
             _away=i,
             _unexcused=i,
+            since=int(far[0]) if len(far) else first,
+            _before=len(far),
         )
 
     def _continue(self, part: _Part, alarm: Alarm, i: int) -> float:
         """Add a value to an alarm that stands, and end it if that is due; return the larger change that an excuse then allows."""
-        flags, rest = part.flags(alarm.scale), _REST if part.window == 1 else max(part.window, min(_REST, i // 4))
+        flags = part.flags(alarm.scale)
         if flags.near[i] or flags.alone[i]:
             alarm.sick.append(i)
+        rest = _REST if part.window == 1 else max(part.window, min(_REST, i // 4))
         if away := bool(flags.alone[i] or part.reaches(alarm.scale * _BACK, i)):
             alarm.away, alarm._away = alarm.away + 1, i
         if i >= alarm._asked:
@@ -141,7 +178,7 @@ class Column:
             alarm.excused = i - alarm._unexcused >= rest
         else:
             scale = 1.0
-        if alarm.excused or i - alarm._away >= rest:
+        if alarm.excused or i - alarm._away >= max(rest, alarm.silence):
             alarm.ended = i
         return scale if alarm.excused and math.isfinite(scale) else 1.0
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from verl_trgrpo.common.text import count_of
 from verl_trgrpo.runs.alarms import START, Column
 from verl_trgrpo.runs.history import History
 from verl_trgrpo.runs.metrics import MEAN_REWARD, Step
@@ -106,12 +107,22 @@ def is_known(steps: Sequence[Step]) -> bool:
 
 def unjudged(steps: Sequence[Step]) -> list[str]:
     """Return what cannot be judged in a run, and why."""
-    history, logged = History(steps), dict[str, bool]()
+    history, why = History(steps), dict[str, str]()
     for row in SIGNALS:
-        found = any(len(history.column(name)[0]) for name in history.metrics(row.metrics))
-        logged[row.quantity] = logged.get(row.quantity, not row.quantity) or found
-    few = [f"small changes (only {len(steps)} steps)"] * (len(steps) < 3 * START)
-    return [what for what, found in logged.items() if not found] + few
+        if known := why.get(row.quantity, row.quantity):
+            found = _why_unjudged(row, history)
+            why[row.quantity] = found and (found if "(always" in found else known)
+    few = [f"small changes (only {count_of(len(steps), 'step')})"] * (len(steps) < 3 * START)
+    return [what for what in why.values() if what] + few
+
+
+def _why_unjudged(row: Signal, history: History) -> str:
+    """Return a quantity with the reason why a row cannot judge it, "" if it can: what is always at its lowest cannot fall."""
+    columns = [Column.of(row, name, history) for name in history.metrics(row.metrics)]
+    if not any(len(history.column(each.metric)[0]) for each in columns):
+        return row.quantity
+    lowest = [each.lowest for each in columns]
+    return f"{row.quantity.partition(' (')[0]} (always {lowest[0]:.3g})" if None not in lowest else ""
 
 
 @np.errstate(all="ignore")  # of values near the largest number
@@ -134,6 +145,6 @@ def _find(signal: Signal, metric: str, history: History) -> Observation | None:
     if signal.unit == "part":
         cause, sound, remedy = history.cause(shown.left, began, sound, remedy)
     return Observation(
-        signal, metric, began, ended, f"{metric} {level:.3g}{shown.against}, {sick} of {size} values", cause,
+        signal, metric, began, ended, f"{metric} {level:.3g}{shown.against}, {sick} of {count_of(size, 'value')}", cause,
         stands, lost, history.fill(remedy, metric, sound),
     )  # fmt: skip

@@ -38,6 +38,8 @@ _RARE = 0.01  # share below which odds are not told from it
 HEAD = 9  # values at the beginning of which the median is a level while there are fewer than a level has
 _LATEST = 5  # values of which the median is a level; fewer of a metric that is seldom logged
 _FEW = 100  # values that decide that number
+_OF_DATA = 0.75  # part of what had been reached that a reward may lose by the order of the data
+_DEEPER, _LONGER = 1.4, 1.5  # ratios of depth and length up to which a fall is like an earlier one
 _PROBLEMS = 2048  # most answers of a validation that are read from its values
 
 
@@ -272,6 +274,41 @@ class History:
         to_come = len(validated) > 2 and validated[-1] < first and last - validated[-1] <= validated[-1] - validated[-2]
         holds = self._rise(ACCURACY, left, last) > -2 and self._level(ACCURACY, first, last) > 0
         return 3.4 if to_come or holds or abs(self._rise("prompt_length/mean", left, last)) > 5 else 1.0
+
+    def _swings(self, metric: str) -> list[tuple[float, int]]:
+        """Return by how much a level had fallen each time before it was back, and in how many values.
+
+        The order of the data makes a training reward rise and fall with the epoch or a part of it; it loses no more than
+        `_OF_DATA` of what was reached.
+        """
+        values, found = self._finite(metric), list[tuple[float, int]]()
+        worst_reward, best, worst, since = self.worst_reward(metric), -math.inf, math.inf, 0
+        for place, level in enumerate(levels(values, _LATEST).tolist() if len(values) > _LATEST else ()):
+            if level > best - (best - worst) / 4 and worst < best:
+                found.append((best - worst, place - since))
+                worst, since = level, place
+            if level >= best:
+                best, since = level, place
+            worst = min(worst, level)
+        most = _OF_DATA * (best - (0.0 if math.isnan(worst_reward) else worst_reward))
+        return [] if any(depth > most for depth, _ in found) else found
+
+    def waves(self, metric: str, left: float, _: float, last: float) -> float:
+        """Excuse it where it had fallen about as much before, was back, and is away for not much longer than then."""
+        swings, numbers, values = self._swings(metric), self.column(metric)[0], self._finite(metric)
+        if not swings:
+            return 1.0
+        deepest = max(depth for depth, _ in swings)
+        longest = max(length for depth, length in swings if 2 * depth >= deepest)
+        reached = levels(values, _LATEST)[_LATEST:].max()
+        fallen = reached - min(median(values[-_LATEST:]), values[-2:].max())  # which two values show first
+        is_short = np.count_nonzero((numbers > left) & (numbers <= last)) <= _LONGER * longest
+        return math.inf if is_short and fallen <= _DEEPER * deepest else 1.0
+
+    def is_wave(self, metric: str) -> bool:
+        """Return whether a metric has fallen and was back twice, about as deep."""
+        depths = sorted((depth for depth, _ in self._swings(metric)), reverse=True)
+        return len(depths) > 1 and _DEEPER * depths[1] >= depths[0]
 
     def training_stalls(self, _: str, left: float, __: float, last: float) -> float:
         """Excuse it unless the training reward has risen meanwhile."""
