@@ -10,11 +10,19 @@ import pytest
 
 from tests.conftest import composed
 from tests.launch.launching import composed as composed_run
+from tests.work import counted
 from verl_trgrpo.checks.check import secret_findings
 from verl_trgrpo.checks.view import RunView
 from verl_trgrpo.cli.main import main
 from verl_trgrpo.common.findings import InvalidInputError
-from verl_trgrpo.common.secrets import has_password, password_problems, secrets_of, without_passwords, word_problems
+from verl_trgrpo.common.secrets import (
+    has_password,
+    names_secret,
+    password_problems,
+    secrets_of,
+    without_passwords,
+    word_problems,
+)
 from verl_trgrpo.launch.train import _prepare
 from verl_trgrpo.runs.compose import compose
 from verl_trgrpo.runs.keys import flat
@@ -150,7 +158,25 @@ def test_a_value_with_the_name_of_a_secret_is_one():
 
 
 @pytest.mark.parametrize(
-    "name", ["openai_key", "x-api-key", "pwd", "GITHUB_PAT", "MYSQL_PWD", "authToken", "client_secret"]
+    "name",
+    [
+        "openai_key",
+        "x-api-key",
+        "pwd",
+        "GITHUB_PAT",
+        "MYSQL_PWD",
+        "authToken",
+        "client_secret",
+        "DBPASS",
+        "dbpassword",
+        "userpwd",
+        "PGPASSWORD",
+        "clientsecret",
+        "SENTRY_DSN",
+        "cookie",
+        "set-cookie",
+        "csrftoken",
+    ],
 )
 def test_a_name_is_that_of_a_secret_at_every_door(name):
     (literal,) = secrets_of({f"mine.{name}": PASSWORD})
@@ -166,7 +192,11 @@ def test_a_name_is_that_of_a_secret_at_every_door(name):
         assert has_password(text) and without_passwords(text) == text.replace(PASSWORD, "***")
 
 
-@pytest.mark.parametrize("name", ["tokenizer", "max_token_len", "keyword", "pass_k", "monkey", "path", "x-keyboard"])
+WORDS_APART = ("tokenizer", "max_token_len", "keyword", "pass_k", "monkey", "path", "x-keyboard", "bypass", "compass", "surpass",
+               "overpass", "cookiecutter", "passenger", "cookie_path")  # fmt: skip
+
+
+@pytest.mark.parametrize("name", WORDS_APART)
 def test_so_is_no_name_that_has_one_in_its_letters(name):
     assert not secrets_of({f"mine.{name}": PASSWORD, "mine.note": f"${{oc.env:{name.upper()}}}"})
     assert not has_password(f"https://host/x?{name}={PASSWORD}") and not has_password(f"http-{name}: {PASSWORD}")
@@ -248,6 +278,9 @@ def test_nothing_of_the_environment_is_recorded(tmp_path, monkeypatch):
     ("text", "shown"),
     [
         ("Proxy-Authorization: Basic dXNlcjpwYXNz", "Proxy-Authorization: Basic ***"),
+        ("Cookie: sid=abcd1; csrf=ef2", "Cookie: ***"),
+        ("Set-Cookie: sid=abcd1; Path=/", "Set-Cookie: ***"),
+        ("a cookie: it is sweet", "a cookie: it is sweet"),
         ("Authorization: Basic dXNlcjpwYXNz", "Authorization: Basic ***"),
         ("authorization: token abcdefgh", "authorization: token ***"),
         ("https://host/a?token=abcdef&page=2", "https://host/a?token=***&page=2"),
@@ -264,3 +297,16 @@ def test_a_value_of_letters_alone_is_masked_where_its_name_says_enough(text, sho
 )
 def test_what_is_said_of_a_secret_is_none(name, value):
     assert secrets_of({name: value}) == []
+
+
+@pytest.mark.parametrize("letters", ["pass", "password_", "dbpassX", "cookie-", "secretsecret", "apitoken "])
+def test_the_name_of_a_value_is_judged_in_linear_time(letters):
+    with counted("verl_trgrpo.common") as work:
+        steps = [work.of(names_secret, letters * size, "k") for size in (40, 80, 160)]
+    assert steps[2] - steps[1] <= 2.2 * (steps[1] - steps[0])
+
+
+def test_no_key_of_verl_is_that_of_a_secret():
+    """Whatever its value is."""
+    keys = flat(composed().config)
+    assert len(keys) > 500 and not [key for key in keys if names_secret(key.rpartition(".")[2], "Qx7")]

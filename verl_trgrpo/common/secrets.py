@@ -19,18 +19,24 @@ _PLACE = re.compile(
     r"|[?&;#](?P<query>[\w.%-]{1,99})=(?=[^\s&;#'\"])"
     r"|\b(?:(?:proxy-)?authorization['\"]?\s{0,9}[:=]\s{0,9}['\"]?(?:bearer|basic|token)\s{1,9}(?P<authorized>)[\w.~+/=-]{4,2000}"
     r"|bearer\s{1,9}(?P<bearer>)(?=[a-z_.~+/=-]{0,99}\d)[\w.~+/=-]{8,2000})"
-    r"|(?<![\w-])(?P<header>(?:[a-z]\w{0,30}-){1,5}\w{1,30})['\"]?:\s{0,9}['\"]?(?=[\w.~+/=-]{4})",
+    r"|(?<![\w-])(?P<header>(?:[a-z]\w{0,30}-){1,5}\w{1,30}|cookie(?=['\"]?:\s{0,9}['\"]?[\w.-]{1,99}=))['\"]?:\s{0,9}['\"]?(?=[\w.~+/=-]{4})",
     re.IGNORECASE,
 )
 _QUERY_VALUE, _HEADER_VALUE = re.compile(r"[^\s&;#'\"]+"), re.compile(r"[\w.~+/=-]+")
+_COOKIES = re.compile(r"[\w.~+/=%-]+(?:; ?[\w.~+/=%-]+)*")  # several in one header
 _LONGEST = 200  # characters of a value by which it is judged
 _WORD = re.compile(r"[A-Z]{1,99}(?![a-z])|[A-Z]?[a-z]{1,99}")
 _OF_ENVIRONMENT = re.compile(r"oc\.env:\s{0,9}(\w{1,200})", re.IGNORECASE)
-# Words that name a secret by themselves, or two that do together; those that do at the end of a name, where the value can be a
-# secret; and those of an address. A name that ends in a word of a place does not have a secret, but says where one is.
-_STRONG = re.compile(
-    r"pass(?:words?|wd|phrase|code)|pwd|secrets?|credentials?|authorization|bearer|jwt|"
-    r"(?:access|api|auth|bearer|hf|hub|private|refresh|session|signing)(?:key|token)s?"
+# Words that name a secret by themselves, or two that do together; words that end so without a separator (dbpassword), as no other
+# word does; words that do at the end of a name, where the value can be a secret; and those of an address. A name that ends in a word
+# of a place does not have a secret, but says where one is.
+_SECRET = (
+    r"pass(?:words?|wd|phrase|code)|pwd|secrets?(?:key)?|credentials?|"
+    r"(?:access|api|auth|bearer|csrf|hf|hub|private|refresh|session|signing|xsrf)(?:key|token)s?"
+)
+_STRONG = re.compile(rf"{_SECRET}|authorization|bearer|cookies?|dsn|jwt")
+_ENDS_STRONG = re.compile(
+    rf"(?:{_SECRET}|(?:admin|db|ftp|imap|ldap|login|mail|mongo|mysql|pg|postgres|proxy|redis|root|smtp|sql|ssh|user)pass)$"
 )
 _AT_THE_END = {"key", "token", "pass", "pw", "pat"}
 _IN_AN_ADDRESS = {"auth", "code", "key", "otp", "sas", "session", "sig", "signature"}
@@ -62,7 +68,7 @@ def names_secret(name: str, value: Any = "", in_address: bool = False) -> bool:
         not words or words[-1] in _PLACES | _FACTS or str(value).casefold() in _NO_VALUES or name == "PWD"
     ):  # a shell's directory
         return False
-    if any(map(_STRONG.fullmatch, (*words, *map("".join, pairwise(words))))):
+    if any(map(_ENDS_STRONG.search, words)) or any(map(_STRONG.fullmatch, (*words, *map("".join, pairwise(words))))):
         return True
     if name.isupper():  # a variable of the environment, which is named for one value
         return (words[-1] in _AT_THE_END or words[0] in {"key", "token"}) and not str(value).isdecimal()
@@ -82,7 +88,7 @@ def _spans(text: str) -> Iterator[tuple[int, int, str]]:
             name, in_query = found["query"] or found["header"], bool(found["query"])
             if not names_secret(name, in_address=in_query):
                 continue
-            value = _QUERY_VALUE if in_query else _HEADER_VALUE
+            value = _QUERY_VALUE if in_query else _COOKIES if "cookie" in name.lower() else _HEADER_VALUE
             begins = value.match(text, at, at + _LONGEST)  # which says whether it is one, in bounded work
             if begins and names_secret(name, begins[0], in_address=in_query):
                 whole = value.match(text, at) or begins
