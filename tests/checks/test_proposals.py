@@ -3,20 +3,24 @@
 import re
 
 import pytest
+import yaml
 
-from tests.checks import test_apart
+from tests.checks import test_apart, test_resume
 from tests.checks.test_batches import SOUND, batch_findings
 from tests.checks.test_rules import CASES
 from tests.checks.test_switches import CASES as SWITCHED
 from tests.checks.test_switches import GIVEN
 from tests.conftest import composed
+from tests.launch.launching import save_checkpoint
 from verl_trgrpo.checks.algorithm import drift_findings
 from verl_trgrpo.checks.check import check
 from verl_trgrpo.checks.files import missing_files
+from verl_trgrpo.checks.resume import loading_findings, resume_findings
 from verl_trgrpo.checks.rules import RULES
 from verl_trgrpo.checks.switches import SWITCHES
 from verl_trgrpo.checks.tables import rule_findings
-from verl_trgrpo.checks.view import RunView
+from verl_trgrpo.checks.view import TRAINING, RunView
+from verl_trgrpo.common.findings import Level
 from verl_trgrpo.runs.compose import algorithm_settings
 
 _OVERRIDE = r"(?:\+\+?|~)?[a-z_][\w.]*=(?:\[[^\]]*\]|[^\s;,\[]*[^\s;,.)\[])"
@@ -250,6 +254,69 @@ def test_a_proposal_holds_in_the_whole_check(sound_run, plant):
             overrides = typed(start, more, finding.where if instead else "")
             after = {each.message for each in check(composed(overrides)).findings}
             assert finding.message not in after and after <= known, more
+
+
+# A reward that veRL lacks, prompts of another model, prompts over the limit.
+OF_DATA = (
+    ["reward.custom_reward_function.path=null"],
+    ["data.filter_overlong_prompts=false", "actor_rollout_ref.model.path=example/model"],
+    ["data.filter_overlong_prompts=false", "data.max_prompt_length={shorter}"],
+)
+
+
+@pytest.mark.parametrize("plant", OF_DATA, ids=" ".join)
+def test_a_proposal_of_a_check_of_data_holds(sound_run, plant):
+    lengths = sorted(prompt_lengths(sound_run))
+    start = typed(sound_run, [each.replace("{shorter}", str(lengths[-1] - 1)) for each in plant], "")
+    before, sound = check(composed(start)).findings, check(composed(sound_run)).findings
+    new = [each for each in before if each.message not in {one.message for one in sound}]
+    proposed = [(each, more) for each in new for more, _ in proposals(each.message)]
+    assert proposed
+    for finding, more in proposed:
+        after = check(composed(typed(start, more, ""))).findings
+        assert finding.message not in {each.message for each in after}, more
+        assert errors_of(after) <= errors_of(before), more
+
+
+def prompt_lengths(overrides: list[str]) -> list[int]:
+    view = RunView(composed(overrides))
+    [file] = view.files(TRAINING).values()
+    return view.prompts.lengths(file.read(["prompt"]))
+
+
+def errors_of(findings) -> set[str]:
+    return {each.message for each in findings if each.level is Level.ERROR}
+
+
+def proposals_of_resumed(message: str) -> list[dict[str, object]]:
+    """Return settings that a message about a checkpoint proposes, by key; another run from its weights has no checkpoint."""
+    over = [[each] for each in re.findall(r"start over with (trainer\.resume_mode=disable)", message)]
+    words = [more for more, _ in proposals(message) if "start another run" not in message] + over
+    return [
+        {name: yaml.safe_load(value) for name, _, value in (each.partition("=") for each in more)} for more in words
+    ]
+
+
+@pytest.mark.parametrize("name", [name for name, case in test_resume.CASES.items() if case[3] is not Level.NOT_CHECKED])
+def test_a_proposal_of_a_resumed_run_holds(tmp_path, name):
+    kinds, changes, *_ = test_resume.CASES[name]
+    checkpoint = save_checkpoint(tmp_path, 2, ranks=2, kinds=kinds)
+    if not kinds:
+        test_resume.add_whole_model(checkpoint / "actor" / "huggingface")
+    [finding] = loading_findings(test_resume.view_of(tmp_path, **changes))
+    proposed = proposals_of_resumed(finding.message)
+    assert proposed or finding.level is not Level.ERROR
+    for more in proposed:
+        after = loading_findings(test_resume.view_of(tmp_path, **{**changes, **more}))
+        assert finding.message not in {each.message for each in after} and errors_of(after) == set(), more
+
+
+@pytest.mark.parametrize("name", [name for name, (_, found) in test_resume.SAVING.items() if found])
+def test_a_proposal_of_what_is_saved_holds(tmp_path, name):
+    changes = {"trainer.save_freq": 1, **test_resume.SAVING[name][0]}
+    [finding] = resume_findings(test_resume.view_of(tmp_path, **changes))
+    for more in proposals_of_resumed(finding.message):
+        assert resume_findings(test_resume.view_of(tmp_path, **{**changes, **more})) == [], more
 
 
 def test_most_rules_propose_something_to_type(tiny_run):
