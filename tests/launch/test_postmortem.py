@@ -454,6 +454,54 @@ def test_of_the_worker_that_died_its_own_words_are_shown(tmp_path):
     assert told.startswith("RuntimeError: peers are gone") and "WorkerDict said: Fatal Python error: Bus error" in told
 
 
+OWN_ERROR = """Error executing job with overrides: ['a=1']
+Traceback (most recent call last):
+  File "/x/verl/trainer/main_ppo.py", line 40, in main
+    run()
+ValueError: the true cause
+"""
+CAUGHT = (
+    'Traceback (most recent call last):\n  File "/x/reward.py", line 3, in score\n    parse()\nValueError: no answer'
+)
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["Aborted retry 3 of 5", "Aborted requests: 3", "terminate called by the user for request 7", "terminate called after 3",
+     "Fatal Python error: printed by a subprocess", "Segmentation fault in answer 3, scored 0", "Bus error count: 0",
+     f"ERROR:reward:scoring failed\n{CAUGHT}", f"2026-07-29 12:00:00,123 - reward - WARNING - no score\n{CAUGHT}"],
+)  # fmt: skip
+def test_an_ordinary_line_is_no_last_word(tmp_path, line):
+    (tmp_path / "log").write_text(of(line) + DIED)
+    told = failure(tmp_path / "log")
+    assert "died: why is not known" in told and told.startswith(("(a worker process", "(before, ")), told
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["Aborted (core dumped)", "Aborted", "Segmentation fault", "terminate called without an active exception",
+     "terminate called recursively", "terminate called after throwing an instance of 'std::bad_alloc'",
+     "Fatal Python error: Segmentation fault", "Fatal Python error: init_fs_encoding: failed to get the codec",
+     f"INFO starts\n{CAUGHT}"],
+)  # fmt: skip
+def test_what_a_runtime_writes_is_one(tmp_path, line):
+    (tmp_path / "log").write_text(of(line) + DIED)
+    told = failure(tmp_path / "log")
+    assert told.startswith(line.rpartition("\n")[2]) and "its error is above" in told
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["OSError: [Errno 28] No space left on device (another directory is used)",
+     "Fatal Python error: Segmentation fault\n\nCurrent thread 0x7f (most recent call first):\n  File \"<string>\", line 1"],
+)  # fmt: skip
+def test_what_was_handled_is_not_explained_where_the_trainer_raises_and_nobody_died(tmp_path, line):
+    (tmp_path / "log").write_text(of(line) + OWN_ERROR)
+    assert failure(tmp_path / "log") == "ValueError: the true cause"
+    (tmp_path / "log").write_text(of(line) + DIED)
+    assert line.partition("\n")[0] in failure(tmp_path / "log") or "No space" in line
+
+
 def test_messages_cost_no_more_than_their_length(tmp_path):
     log = tmp_path / "log"
     lines = [

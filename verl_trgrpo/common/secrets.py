@@ -27,9 +27,9 @@ _COOKIES = re.compile(r"[\w.~+/=%-]+(?:; ?[\w.~+/=%-]+)*")  # several in one hea
 _LONGEST = 200  # characters of a value by which it is judged
 _WORD = re.compile(r"[A-Z]{1,99}(?![a-z])|[A-Z]?[a-z]{1,99}")
 _OF_ENVIRONMENT = re.compile(r"oc\.env:\s{0,9}(\w{1,200})", re.IGNORECASE)
-# Words that name a secret by themselves, or two that do together; words that end so without a separator (dbpassword), as no other
-# word does; words that do at the end of a name, where the value can be a secret; and those of an address. A name that ends in a word
-# of a place does not have a secret, but says where one is.
+# Words that name a secret by themselves, or two that do together; ends of words without a separator (dbpassword), as no other
+# word has; words that do at the end of a name, where the value can be a secret; and those of an address. A name that ends in a
+# word of a place does not have a secret, but says where one is.
 _SECRET = (
     r"pass(?:words?|wd|phrase|code)|pwd|secrets?(?:key)?|credentials?|"
     r"(?:access|api|auth|bearer|csrf|hf|hub|private|refresh|session|signing|xsrf)(?:key|token)s?"

@@ -28,6 +28,11 @@ _SURVIVED = re.compile(
     r"Exception in thread |Exception ignored in|Task exception was never retrieved|--- Logging error ---|"
     r"exception calling callback"
 )
+# What the standard library's `logging` puts in front of an error that was caught and logged.
+_CAUGHT = re.compile(
+    r"(?:WARNING|ERROR|CRITICAL):[\w.]{1,200}:|"
+    r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d[,.\d]{0,10} - [\w.]{1,200} - (?:WARNING|ERROR|CRITICAL) - "
+)
 _CHAINED = re.compile(r"During handling of|The above exception")
 _FRAME = re.compile(r' *File "([^"\n]{1,300})", line (\d{1,9})(?: in|, in) (\w{1,80}|<\w{1,20}>)')
 # What begins a line that is not the rest of a message.
@@ -36,10 +41,18 @@ _OTHER = re.compile(
     r"Unhandled error \(suppress|Top \d{1,4} memory users|PID\s{1,9}MEM\(GB\)|\[?\d{4}-\d\d-\d\d|"
     r"(?:DEBUG|INFO|WARNING|ERROR|CRITICAL)\b|:job_id:|:actor_name:|:task_name:|\*\*\* |\[rank"
 )
-# The last words of a process that ends in native code: its runtime, torch.distributed, Ray's C++ and Python's fault handler, a
-# fatal line of glog, absl or torch, an assertion of a kernel, and a compiler. Those of slurm, which ends all, begin alike.
+# The last words of a process that the C++ runtime, Python's fault handler, the shell or a handler of signals ends, as these write
+# them: whole lines, or a beginning that ordinary lines do not have.
+_DEATH = (
+    r"terminate called (?:after throwing an instance of '|(?:without an active exception|recursively)\s*$)|"
+    r"Fatal Python error: (?:(?:Segmentation fault|Aborted|Bus error|Illegal instruction|Floating[- ]point exception|"
+    r"Stack overflow|deallocating None)\b|[A-Za-z_]\w{0,80}: \S)|\*\*\* SIG[A-Z]{2,5}(?: \(@| received)|"
+    r"(?:Bus error|Segmentation fault|Aborted)(?: \([\w ]{1,40}\))?\s*$"
+)
+# And those of torch.distributed and of Ray's C++, a fatal line of glog, absl or torch, an assertion of a kernel, and a compiler.
+# Those of slurm, which ends all, begin alike.
 _NATIVE = re.compile(
-    r"terminate called |Fatal Python error: |\*\*\* SIG[A-Z]{2,5}(?: \(@| received)|(?:Bus error|Segmentation fault|Aborted)\b|"
+    rf"(?P<death>{_DEATH})|"
     r"!{3,20} (?:Segfault|Fatal error) encountered|"
     r"(?:\[rank\d{1,6}\]:)?(?:\[[^]\n]{1,120}\] ?){0,2}\[[^]\n]{0,80}Rank \d{1,6}\] (?:Watchdog caught|Process group watchdog)|"
     r"\[[^]\n]{0,60} [CE] \d{1,9} \d{1,9}\] .{0,200}?(?:Check failed|Unhandled exception: |"
@@ -63,6 +76,7 @@ class Message:
         place: file, line and function that raised, where the traceback has them.
         functions: those of the traceback, outermost first.
         native: whether the process ended in native code.
+        death: whether it says that the process itself ends, which a process that it had started may have said.
         survived: whether the process says that the error did not end it.
         step: how many steps had been logged before.
     """
@@ -75,6 +89,7 @@ class Message:
     native: bool = False
     step: int = 0
     survived: bool = False
+    death: bool = False
 
     @property
     def text(self) -> str:
@@ -129,7 +144,8 @@ class Process:
         self.is_open = bool(begins)
         if line.startswith(TRACEBACK):
             chained = self.survived and any(map(_CHAINED.match, self.ending))
-            self.survived = chained or any(map(_SURVIVED.search, self.ending))
+            caught = len(self.ending) > 1 and _CAUGHT.match(self.ending[-2])
+            self.survived = chained or bool(caught) or any(map(_SURVIVED.search, self.ending))
             self.functions.clear()
             self.place = ""
         elif frame := _FRAME.match(line):
@@ -140,7 +156,15 @@ class Process:
         native = begins.re is _NATIVE
         survived = self.survived and bool(raised) and not native
         self.latest = Message(
-            self.name, self.pid, [line.strip()], self.place, tuple(self.functions), native, step, survived
+            self.name,
+            self.pid,
+            [line.strip()],
+            self.place,
+            tuple(self.functions),
+            native,
+            step,
+            survived,
+            native and bool(begins["death"]),
         )
         # What ends in native code says several.
         if not survived and not (self.own and self.own.native and self.own.is_recent(step)):

@@ -81,7 +81,7 @@ class _Signs:
         traced: whether a message had a traceback; harmless errors of libraries have none, one that ended a process has.
         died: numbers of processes, in order.
         waited: by rank, for which collective operation.
-        nccl, cannot_write, ended_by: the reason of NCCL, a line about a file, a signal; "" without any.
+        nccl, ended_by: the reason of NCCL, a signal; "" without any.
     """
 
     first: Message | None = None
@@ -95,7 +95,6 @@ class _Signs:
     died: dict[int, None] = field(default_factory=dict)
     waited: dict[int, str] = field(default_factory=dict)
     nccl: str = ""
-    cannot_write: str = ""
     ended_by: str = ""
 
     def add(self, message: Message) -> None:
@@ -125,6 +124,16 @@ class _Signs:
             self.before, self.first = self.first, self.raised
         if self.before and self.first and self.before.text == self.first.text:
             self.before = None
+        nobody_died = not self.died and self.events.keys().isdisjoint((WORKER_KILLED, ENGINE_DEAD))
+        if self.native and self.native.death and self.raised is self.first and nobody_died:
+            self.before = None if self.before is self.native else self.before
+            self.native = None  # of a process of the user's, such as one that runs a program of a response
+
+    @property
+    def cannot_write(self) -> str:
+        """Return the line of a message, of those that can be the cause, that says that a file could not be written."""
+        lines = [line for each in (self.first, self.native, self.last) if each for line in each.lines]
+        return next(filter(_CANNOT_WRITE.search, lines), "")
 
 
 class PostMortem:
@@ -185,8 +194,6 @@ class PostMortem:
             signs.first = signs.first if signs.first and signs.first.native else None
             signs.last, signs.traced = None, True
         message = process.add(line, self._steps)
-        if (message or process.is_open) and _CANNOT_WRITE.search(line):
-            signs.cannot_write = line
         if message and (message.native or not WRAPPER.match(message.lines[0])):
             signs.add(message)
 
