@@ -97,7 +97,7 @@ def test_the_loss_without_verl():
 
 
 def test_the_question_reaches_the_mathematics_reward_of_a_direct_call():
-    [code] = python_blocks("math_reward.md")
+    [code] = python_blocks("math_rules.md")
     names = {}
     exec(code, names)
     assert (names["asked"]["score"], names["asked"]["restated"], names["plain"]["score"]) == (0.0, 1.0, 1.0)

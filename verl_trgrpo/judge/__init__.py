@@ -5,7 +5,7 @@ r"""Judge mathematical answers by rule: whether what a response states equals a 
     judge_answer(r"So it is $\boxed{\dfrac12}$.", "0.5").right  # True
 
 The room needs mpmath, lark and the standard library, nothing of veRL or torch. docs/judge.md shows how to use it,
-docs/math_reward.md what counts as equal.
+docs/math_rules.md what counts as equal.
 
 | module | question |
 |---|---|
