@@ -296,9 +296,7 @@ def _length_findings(key: str, total: int, lengths: list[int], config: DictConfi
     limit, filtered, batch = data.max_prompt_length, data.filter_overlong_prompts, data.train_batch_size
     longer, all_seen = sum(length > limit for length in lengths), len(lengths) == total
     if not longer:
-        message = (
-            f"{_LIMIT}={limit}: {len(lengths)} of the {total} prompts of {key} were compared; none is longer"
-        )
+        message = f"{_LIMIT}={limit}: {len(lengths)} of the {total} prompts of {key} were compared; none is longer"
         return [] if all_seen else [Finding.not_checked(_LIMIT, message)]
     part = f"{longer} of {count_of(total, 'prompt')}" if all_seen else f"{longer} of {len(lengths)} tokenized prompts"
     message = f"{_LIMIT}={limit}: {part} of {key} are longer, up to {max(lengths)} tokens"
