@@ -3,6 +3,7 @@
 import ast
 import re
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 
 PACKAGE = Path(__file__).parents[1] / "verl_trgrpo"
@@ -41,6 +42,21 @@ def texts(tree: ast.AST) -> Iterator[tuple[ast.AST, str]]:
                 yield from texts(child)
         if text is None:
             yield from texts(node)
+
+
+# A noun in the plural, and names of what is counted: of one, `count_of` has the noun in the singular.
+_PLURAL = re.compile(r" (?!has\b|is\b|was\b|does\b|gives\b|holds\b)[a-z]+s\b")
+_COUNT = re.compile(r"len\(|\b(?:count|number|total|size|steps)\b|sum\(|n_|_rows\b")
+
+
+def counts(tree: ast.AST) -> Iterator[str]:
+    """Yield what is counted, with its noun, of each text that has the plural whatever the number is."""
+    for node in ast.walk(tree):
+        for value, after in pairwise(node.values if isinstance(node, ast.JoinedStr) else ()):
+            if isinstance(value, ast.FormattedValue) and isinstance(after, ast.Constant):
+                counted, noun = ast.unparse(value.value), _PLURAL.match(str(after.value))
+                if noun and _COUNT.search(counted):
+                    yield f"{counted}{noun[0]}"
 
 
 def messages(tree: ast.AST) -> Iterator[str]:

@@ -4,7 +4,7 @@ import ast
 
 import pytest
 
-from tests.messages import PRONOUN, messages, modules, texts
+from tests.messages import PRONOUN, counts, messages, modules, texts
 
 
 def test_no_remedy_has_a_pronoun_as_its_object():
@@ -54,3 +54,37 @@ RULES = {"a": Rule("a.b", "c", "fails; use that")}
 
 def test_there_are_messages_to_read():
     assert len({text for _, tree in modules() for text in messages(tree)}) > 500
+
+
+# Counts that are more than one where the message is said, or sizes of what nobody counts.
+SEVERAL = {
+    "checks/data_files.py: total prompts",
+    "checks/tables.py: len(found) settings",
+    "cli/runs.py: len(others) configurations",
+    "common/findings.py: len(shown) problems",
+    "common/findings.py: len(each) times",
+    "core/advantages.py: len(index) labels",
+    "data/prompts.py: len(job) characters",
+    "data/questions/ask.py: number rows",
+    "data/questions/columns.py: count columns",
+    "data/questions/whole_files.py: count prompts",
+    "evaluation/preview.py: len(text) - _SHOWN characters",
+    "retrieval/index.py: size bytes",
+    "runs/run_directory.py: size bytes",
+    "runs/summary.py: count steps",
+    "tasks/knights_and_knaves/puzzles.py: count puzzles",
+    "tasks/knights_and_knaves/puzzles.py: len(names) inhabitants",
+    "tasks/knights_and_knaves/rows.py: len(statements) strings",
+    "tasks/math/rows.py: len(repeated) rows",
+    "tasks/search_qa/checks.py: options.max_turn_tokens tokens",
+    "verl_plugin/advantage_estimator.py: len(rewards) rewards",
+    "verl_plugin/policy_loss.py: int(valid.sum()) advantages",
+}
+
+
+def test_a_count_has_its_noun_in_the_singular_where_it_is_one():
+    """Through `count_of`."""
+    found = {f"{place}: {each}" for place, tree in modules() for each in counts(tree)}
+    assert found - SEVERAL == set() and SEVERAL - found == set()
+    planted = ast.parse('f"{len(steps)} steps: done"; f"{count_of(len(steps), \'step\')}"; f"{name} has"')
+    assert [*counts(planted)] == ["len(steps) steps"]

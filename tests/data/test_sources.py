@@ -158,7 +158,7 @@ def test_a_row_that_cannot_be_used_costs_itself_and_columns_that_nobody_asks_for
     }  # fmt: skip
     assert "row 2: invalid literal" in caplog.text and "the columns text and TEXT have one name" in caplog.text
     assert "not read: hint;" in caplog.text
-    with pytest.raises(ValueError, match=r"b.jsonl, row 1: .*; none of the 1 rows of b.jsonl can be used"):
+    with pytest.raises(ValueError, match=r"b.jsonl, row 1: .*; no row of b.jsonl \(1\) can be used"):
         parse_records(
             [*read_records(tmp_path / "a.jsonl"), *read_records(write(tmp_path / "b.jsonl", rows[1:2]))], number
         )

@@ -11,7 +11,7 @@ from omegaconf import DictConfig
 
 from verl_trgrpo.checks.view import DATA, DATA_SET, OWN_REWARDS, TRAINING, RunView
 from verl_trgrpo.common.findings import Finding, InvalidInputError, Level, findings_of
-from verl_trgrpo.common.text import as_plain_yaml, did_you_mean
+from verl_trgrpo.common.text import as_plain_yaml, count_of, did_you_mean
 from verl_trgrpo.data.prompts import TOOLS, RolloutPrompts, agent_loops, tool_schemas
 from verl_trgrpo.data.questions.ask import Questions, summaries
 from verl_trgrpo.data.questions.context import TEST_ROLE, TRAIN_ROLE, Context, DataQuestion, Remark
@@ -298,7 +298,7 @@ def _length_findings(key: str, total: int, lengths: list[int], config: DictConfi
     if not longer:
         message = f"{_LIMIT}={limit}: {len(lengths)} of the {total} prompts of {key} were compared; none is longer"
         return [] if all_seen else [Finding.not_checked(_LIMIT, message)]
-    part = f"{longer} of {total} prompts" if all_seen else f"{longer} of {len(lengths)} tokenized prompts"
+    part = f"{longer} of {count_of(total, 'prompt')}" if all_seen else f"{longer} of {len(lengths)} tokenized prompts"
     message = f"{_LIMIT}={limit}: {part} of {key} are longer, up to {max(lengths)} tokens"
     if longer == len(lengths):
         return [Finding.error(_LIMIT, f"{message}, so none fits; raise {_LIMIT}")]

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from verl_trgrpo.common.secrets import line_problems, password_problems
-from verl_trgrpo.common.text import shorten
+from verl_trgrpo.common.text import count_of, shorten
 
 MIB = 1 << 20
 RECORD_LIMIT = 16 * MIB
@@ -129,7 +129,7 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name, value in pairs:
         if name in found:
-            raise ValueError(f"the key {shorten(name)} occurs twice in one object, after {len(found)} keys")
+            raise ValueError(f"the key {shorten(name)} occurs twice in one object, after {count_of(len(found), 'key')}")
         found[name] = value
     return found
 

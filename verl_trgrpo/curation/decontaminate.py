@@ -299,7 +299,7 @@ def write_clean(found: Contamination, options: ContaminationOptions) -> None:
     if out is None:
         raise ValueError("out is not given; name the Parquet file to write")
     if len(dropped) == found.train_rows:
-        raise ValueError(f"all {found.train_rows} rows of {options.train} are contaminated; nothing would be left")
+        raise ValueError(f"all rows of {options.train} ({found.train_rows}) are contaminated; nothing would be left")
     import pyarrow as pa
     import pyarrow.parquet as pq
 

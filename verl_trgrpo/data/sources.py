@@ -308,7 +308,7 @@ def parse_records(
             )
         if where not in good:
             raise ValueError(
-                f"{wrong[0]}; none of the {len(wrong)} rows of {where} can be used; correct the rows in a copy of the source, or "
+                f"{wrong[0]}; no row of {where} ({len(wrong)}) can be used; correct the rows in a copy of the source, or "
                 "remove the file"
             )
     for problem in unusable[:_MOST_SHOWN]:  # of files with other rows: one that has none has one message

@@ -109,13 +109,11 @@ def option_problems(options: EvalOptions, rows: Sequence[Row]) -> list[str]:
     messages = [found.message for check in checks for found in findings_of(check, "")]
     if options.agent and not loops:
         messages.append(
-            f"agent={' '.join(options.agent)}: none of the {len(rows)} rows has the agent_name of a loop with settings, such "
+            f"agent={' '.join(options.agent)}: no row has the agent_name of a loop with settings, such "
             f"as {next(iter(known_agent_loops()))}; give rows that have it, or leave --agent out"
         )
     if options.reward and all(has_reward(row.data_source) for row in rows):
-        messages.append(
-            f"reward={options.reward}: the data sources of all {len(rows)} rows have rewards; leave --reward out"
-        )
+        messages.append(f"reward={options.reward}: the data sources of all rows have rewards; leave --reward out")
     return messages
 
 

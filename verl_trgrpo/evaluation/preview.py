@@ -15,6 +15,7 @@ from omegaconf import DictConfig, OmegaConf
 from verl_trgrpo.checks.data_files import default_reward
 from verl_trgrpo.checks.view import OWN_REWARDS, data_files
 from verl_trgrpo.common.progress import Progress, no_progress
+from verl_trgrpo.common.text import count_of
 from verl_trgrpo.core import group_metrics
 from verl_trgrpo.data.prompts import default_agent_of, prompt_settings
 from verl_trgrpo.data.rows import Row
@@ -145,7 +146,7 @@ def preview_text(found: Sequence[Scored]) -> str:
             text = f"[... {len(text) - _SHOWN} characters] {text[-_SHOWN:]}"
         notes = [f"reward {item.score:g}"]
         notes += ["the reward found no answer"] if item.info.get("format_ok", 1) == 0 else []
-        notes += [f"{item.response.tokens} tokens", *(["cut"] if item.response.cut else [])]
+        notes += [count_of(item.response.tokens, "token"), *(["cut"] if item.response.cut else [])]
         lines += [f"-- {', '.join(notes)}", text, ""]
     return "\n".join([*lines, *_summary(found)])
 
@@ -154,7 +155,9 @@ def _summary(found: Sequence[Scored]) -> list[str]:
     groups, scores = [item.row.position for item in found], [item.score for item in found]
     shares = group_metrics(groups, scores, [item.info for item in found])
     equal = shares[EQUAL_GROUPS]
-    lines = [f"{len(found)} responses to {len({*groups})} prompts: mean reward {fmean(scores):.3f}"]
+    lines = [
+        f"{count_of(len(found), 'response')} to {count_of(len({*groups}), 'prompt')}: mean reward {fmean(scores):.3f}"
+    ]
     if NO_ANSWER in shares:
         lines.append(f"without an answer that the reward finds: {shares[NO_ANSWER]:.0%}")
     lines.append(f"cut at data.max_response_length: {fmean(item.response.cut for item in found):.0%}")

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from verl_trgrpo.common.import_path import with_working_directory
+from verl_trgrpo.common.text import count_of
 from verl_trgrpo.verl_plugin.cpu import CPU_ENVIRONMENT
 from verl_trgrpo.verl_plugin.loopback import LOOPBACK_ENVIRONMENT, with_defaults
 
@@ -108,7 +109,7 @@ def provenance(directory: Path) -> dict[str, Any]:
     gpus = Counter((_output("nvidia-smi", "--query-gpu=name", "--format=csv,noheader") or "").splitlines())
     machine = [
         f"{platform.system()} {platform.machine()}",
-        f"{os.cpu_count()} cores",
+        count_of(os.cpu_count() or 1, "core"),
         *(name if count == 1 else f"{count} x {name}" for name, count in gpus.items()),
         f"Python {platform.python_version()}",
     ]

@@ -94,7 +94,7 @@ MALFORMED = {
         {"riddle": "Why?", "answer": "1"},
         "missing column problem or question or prompt or content or input or query or messages (found riddle, answer)",
     ),
-    "a problem of null": ({"problem": None, "answer": "1"}, "the problem is None"),
+    "a problem of null": ({"problem": None, "answer": "1"}, "the problem is blank"),
     "a prompt of several messages": ({"prompt": [{"content": "a"}, {"content": "b"}], "answer": "1"}, "the problem is"),
     "a picture": ({"problem": "Why?", "answer": "1", "image_1": "x.png"}, "image_1 is not text"),
     "a context of another type": ({"problem": "Why?", "answer": "1", "context": {"a": 1}}, "context is not a string"),

@@ -86,7 +86,7 @@ class Questions:
                 whole.add(row, number, literal, scored is None or number in scored)
                 number += 1
         except UnreadableFileError as error:
-            yield Found(DataQuestion.FILE, Level.ERROR, f"{error} (after {number} rows)", name)
+            yield Found(DataQuestion.FILE, Level.ERROR, f"{error} (after {count_of(number, 'row')})", name)
         if scored is not None and whole.scored:
             reason = (
                 f"the ground truths of {len(scored)} of {number} rows were scored; `verl-trgrpo data check` scores all"

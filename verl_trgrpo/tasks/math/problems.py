@@ -82,7 +82,8 @@ def problem_of(record: Record, columns: ProblemColumns = ProblemColumns()) -> Pr
         _first(row, (columns.problem,) if columns.problem else PROBLEM_COLUMNS, "--problem-column")
     )
     if not isinstance(problem, str) or not problem.strip():
-        raise ValueError(f"the problem is {shorten(problem)}; expected a string")
+        shown = "blank" if is_empty(problem) else shorten(problem)
+        raise ValueError(f"the problem is {shown}; expected a string")
     if columns.context:
         above = [(columns.context, _first(row, (columns.context,), "--context-column"))]
     else:

@@ -25,6 +25,7 @@ import aiohttp
 
 from verl_trgrpo.common.foreign import parse_json
 from verl_trgrpo.common.secrets import without_passwords
+from verl_trgrpo.common.text import count_of
 from verl_trgrpo.retrieval import TOKEN_VARIABLE
 from verl_trgrpo.retrieval.index import Hit, as_unicode
 from verl_trgrpo.tasks.search_qa.format import defused, passages_text
@@ -56,7 +57,7 @@ def parse_answer(body: bytes, topk: int) -> list[Hit]:
     except (ValueError, OverflowError, KeyError, TypeError, AttributeError) as error:
         raise ValueError("the answer is not in Search-R1's protocol") from error
     if len(hits) != 1:
-        raise ValueError(f"the answer has {len(result)} results for 1 query")
+        raise ValueError(f"the answer has {count_of(len(result), 'result')} for 1 query")
     return hits[0]
 
 
