@@ -92,10 +92,8 @@ def test_the_signal_on_the_page_of_health_is_what_the_command_prints(tmp_path, c
 
 def test_the_findings_on_the_page_of_validate_are_what_the_command_prints(monkeypatch, capsys):
     page = (ROOT / "docs/validate.md").read_text()
-    block = page.partition("## What it prints")[2]
-    words = shlex.split(re.search(r"```bash\n(.*?)```", block, re.DOTALL)[1].replace("\\\n", " "))
-    [shown] = re.findall(r"```text\n(.*?)```", page, re.DOTALL)
+    [(command, shown)] = re.findall(r"```text\n\$ verl-trgrpo (.*?)\n\n(.*?)```", page, re.DOTALL)
     monkeypatch.chdir(ROOT)
-    assert main(words[1:]) == 1
+    assert main(shlex.split(command.replace("\\\n", " "))) == 1
     printed = capsys.readouterr().out.partition("not checked")[0]
     assert printed.split() == shown.split()
