@@ -515,3 +515,19 @@ def test_what_holds_no_metrics_is_wrong_input(tmp_path, capsys):
     for path in ("nowhere", "empty"):
         assert main(["health", str(tmp_path / path)]) == 2
     assert "does not exist" in capsys.readouterr().err
+
+
+def test_all_remedies_resume_from_before_the_first_signal():
+    """A later signal's own last sound step lies behind the first fault, where its checkpoint has that fault."""
+    rng = np.random.default_rng(0)
+    rewards = np.where(np.arange(200) < 122, 0.6, 0.05) + rng.normal(0, 0.01, 200)
+    norms = np.where((np.arange(200) >= 119) & (np.arange(200) < 138), 6.0, 0.3) * rng.uniform(0.9, 1.1, 200)
+    entropies = np.where(np.arange(200) < 131, 0.5, 0.001) + rng.normal(0, 1e-4, 200)
+    rows = zip(rewards, norms, entropies, strict=True)
+    steps = [
+        Step(i, {"critic/score/mean": reward, "actor/grad_norm": norm, "actor/entropy": entropy})
+        for i, (reward, norm, entropy) in enumerate(rows, 1)
+    ]
+    found = judge(steps)
+    named = {re.search(r"global_step_\d+", each.remedy)[0] for each in found}
+    assert len(found) == 3 and named == {"global_step_119"}

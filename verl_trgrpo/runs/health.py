@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -27,7 +27,7 @@ class Observation:
     """A signal that stood in a run, from step `first` to `last` of a metric, of which `facts` say level, start and count.
 
     `cause` says what came before that explains it. The signal `stands` at the last step that logs the metric; `lost` is one that
-    took a share of the run that counts.
+    took a share of the run that counts. `sound` is the last step before it whose weights are sound.
     """
 
     signal: Signal
@@ -39,6 +39,7 @@ class Observation:
     stands: bool
     lost: bool
     remedy: str
+    sound: int
 
     @property
     def rank(self) -> tuple[bool, bool, bool, int]:
@@ -95,7 +96,14 @@ def judge(steps: Sequence[Step], signals: Sequence[Signal] = SIGNALS) -> list[Ob
     for found in sorted(most.values(), key=lambda found: found.first):
         if not any(found.repeats(other) for other in faults):
             faults.append(found)
-    return faults
+    resuming = [found.sound for found in faults if found.is_sick and "{resume}" in found.remedy]
+
+    def filled(found: Observation) -> Observation:
+        # What began later is resumed from before the first, too: a checkpoint in between has its fault.
+        sound = min([found.sound, *resuming]) if found.is_sick else found.sound
+        return replace(found, remedy=history.fill(found.remedy, found.metric, sound))
+
+    return [filled(found) for found in faults]
 
 
 def is_known(steps: Sequence[Step]) -> bool:
@@ -146,5 +154,5 @@ def _find(signal: Signal, metric: str, history: History) -> Observation | None:
         cause, sound, remedy = history.cause(shown.left, began, sound, remedy)
     return Observation(
         signal, metric, began, ended, f"{metric} {level:.3g}{shown.against}, {sick} of {count_of(size, 'value')}", cause,
-        stands, lost, history.fill(remedy, metric, sound),
+        stands, lost, remedy, sound,
     )  # fmt: skip
