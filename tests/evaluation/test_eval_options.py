@@ -58,9 +58,9 @@ def test_rows_that_cannot_be_evaluated_are_named(tmp_path):
         (
             {"agent": ("url=http://127.0.0.1:1/retrieve", "max_searches=4")},
             {"agent_name": "trgrpo_search"},
-            ["agent=", "agent_name", "3 rows"],
+            ["agent=", "no row", "agent_name"],
         ),
-        ({"reward": "math"}, {"data_source": "own"}, ["reward=math", "3 rows"]),
+        ({"reward": "math"}, {"data_source": "own"}, ["reward=math", "all rows"]),
     ],
 )
 def test_an_option_that_no_row_uses_is_an_error(tmp_path, given, used, named):

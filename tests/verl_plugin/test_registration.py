@@ -249,7 +249,7 @@ def kind_of(word):
 
 
 def test_the_page_of_all_algorithms_says_what_their_files_say():
-    lines = PAGE.read_text().partition("\n## All words")[2].partition("\n##")[0].splitlines()
+    lines = PAGE.read_text().partition("\n## All algorithms")[2].partition("\n##")[0].splitlines()
     rows = [line.split(" | ") for line in lines if line.startswith("| `") and not line.startswith("| `algorithm=`")]
     words = {word: row for row in rows for word in re.findall(r"`(\w+)`", row[0])}
     assert {*words} == {*ALGORITHMS}

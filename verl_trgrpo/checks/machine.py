@@ -206,9 +206,8 @@ def _resource_findings(view: RunView, cluster: tuple[str, str] | None, level: Le
     findings = []
     if found_gpus < gpus and (cluster or told["gpus"] is None):  # else Ray has what it is told
         more = f", {gpus} with those of other pools" if gpus > view.gpus else ""
-        reason = (
-            f"with trainer.nnodes={trainer.nnodes} the run needs {view.gpus} GPUs{more}, and {place} has {found_gpus}"
-        )
+        needed = count_of(view.gpus, "GPU") + more
+        reason = f"with trainer.nnodes={trainer.nnodes} the run needs {needed}, and {place} has {found_gpus}"
         plus = "" if "platform" in view.run.choices else "+"
         fix = f"lower {GPUS}" if found_gpus else f"train on a machine with GPUs, or add {plus}platform=cpu"
         findings.append(view.finding(GPUS, f"{reason}; {fix}", level))

@@ -15,7 +15,7 @@ from verl_trgrpo.runs.metrics import GRAD_NORM, TRAIN_ACCURACY, Step, series
 
 # Figures of a run: name and meaning.
 FIGURES = {
-    "final_accuracy": "validation accuracy after the last step",
+    "final_accuracy": "validation accuracy, or the metric of --metric, after the last step",
     "best_accuracy": "highest validation accuracy (chosen on the same prompts, so it is too high for noisy arms)",
     "area": "mean height of the validation curve over the steps",
     "train_accuracy": "mean accuracy of the training responses over all steps",

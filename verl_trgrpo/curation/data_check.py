@@ -282,7 +282,8 @@ class PromptLengths:
                 continue
             self._lengths.append(length)
             if self._limit is not None and length > self._limit:
-                message = f"longer than {self._limit} tokens; veRL drops such a prompt, or stops"
+                drops = "or drops it with data.filter_overlong_prompts=true"
+                message = f"longer than {self._limit} tokens; veRL cuts it from the left, {drops}"
                 report.add(LENGTH, Level.WARNING, message, place)
 
     def summary(self) -> str:

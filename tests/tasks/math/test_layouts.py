@@ -115,7 +115,7 @@ def test_a_question_is_whole_or_refused(tmp_path, name, count):
     for i, (prompt, truth) in enumerate(made):
         [label] = truth
         assert question(i) in prompt and all(text in prompt for text in texts(i))
-        assert f"\n{label}. {texts(i)[i % 4]}" in prompt
+        assert f"\n{label}. {texts(i)[i % 4]}\n" in prompt  # the instruction is not a part of the last choice
         assert (PASSAGE.strip() in prompt) == (name == "RACE")
     assert len({tuple(truth) for _, truth in made}) == 4
 

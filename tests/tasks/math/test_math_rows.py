@@ -72,7 +72,8 @@ def test_choices_are_in_the_prompt_and_the_letter_is_the_answer(name):
 
 @pytest.mark.parametrize(
     ("choices", "answer"),
-    [(["2", "4"], 5), (["2", "0"], 0), (["2", "4"], "C"), (["2", "2"], "2"), (["2"], "A"), ([{"x": 1}, {}], "A")],
+    [(["2", "4"], 5), (["2", "0"], 0), (["2", "4"], "C"), (["2", "2"], "2"), (["2"], "A"), ([{"x": 1}, {}], "A"),
+     (["2", "4", "2"], "A")],
 )  # fmt: skip
 def test_an_answer_that_may_name_none_or_two_of_the_choices_is_refused(choices, answer):
     with pytest.raises(ValueError, match="choices"):

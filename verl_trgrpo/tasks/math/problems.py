@@ -4,7 +4,7 @@ import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import Decimal
 from itertools import takewhile
 from typing import Any
@@ -42,6 +42,7 @@ class Problem:
     answers: list[str]
     origin: str = ""
     system: str = ""
+    ends_in_choices: bool = field(default=False, compare=False)
 
     @property
     def key(self) -> str:
@@ -103,7 +104,7 @@ def problem_of(record: Record, columns: ProblemColumns = ProblemColumns()) -> Pr
     if is_empty(answer):
         raise LeftOutRowError(WITHOUT_ANSWER)
     answers = [_label_of(answer, choices)] if choices else read_answers(answer)
-    return Problem(text, answers, record.origin, system)
+    return Problem(text, answers, record.origin, system, bool(choices))
 
 
 def _first(row: Mapping[str, Any], names: Sequence[str], option: str) -> Any:
@@ -220,7 +221,10 @@ def _label_of(answer: Any, choices: Mapping[str, str]) -> str:
         )
     if len(named) != 1:
         raise ValueError(f"the answer {shorten(answer)} names {len(named)} of the choices {shorten(choices)}")
-    return named.pop()
+    label = named.pop()
+    if [*choices.values()].count(choices[label]) > 1:
+        raise ValueError(f"the choices {shorten(choices)} have the right one twice")
+    return label
 
 
 def _read_chat(prompt: Any) -> tuple[str, Any]:

@@ -223,11 +223,12 @@ def choose_problems(
 
 
 def _row(problem: Problem, name: str, options: DeepscalerOptions) -> dict[str, Any]:
+    between = "\n" if problem.ends_in_choices else " "  # the instruction is not a part of the last choice
     return build_row(
         data_source=_TRAIN if name == _TEST else name,
         prompt=[
             *([{"role": "system", "content": problem.system}] if problem.system else []),
-            {"role": "user", "content": f"{problem.text} {options.instruction}".strip()},
+            {"role": "user", "content": f"{problem.text}{between}{options.instruction}".strip()},
         ],
         ability="math",
         ground_truth=problem.answers,
