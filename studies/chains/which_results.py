@@ -152,6 +152,22 @@ def _shares_rows(which: Which, network: str, chains: Sequence[Chain], horizon: i
         yield cells(arm, arm, one, share_text(fieller(one.values, oracle)) if defined else share, p)
 
 
+def glance_table(which: Which) -> str:
+    """Return each rule's difference from GRPO over the three chains of a kind, by fillers, network and step."""
+    horizons = sorted(HORIZONS)
+
+    def cells(arm: str, fillers: int) -> Iterator[str]:
+        chains = [chain for chain in which.chains if chain[0] == fillers]
+        for network, step in horizons:
+            known = all(which.has(network, chain, step, "grpo", arm) for chain in chains)
+            yield difference_text(effect(pooled_gain(which, arm, chains, step, network))) if known else ""
+
+    arms = ("oracle", *KNOWING, *RULES, "covariance_place")
+    rows = [[str(fillers), arm, *cells(arm, fillers)] for fillers in (10, 0) for arm in arms]
+    head = ["fillers", "arm", *(f"{network}, {step} steps" for network, step in horizons)]
+    return markdown_table([row for row in rows if any(row[2:])], head)
+
+
 def pooled_gain(
     which: Which, arm: str, chains: Sequence[Chain], horizon: int, network: str = "hidden_layer"
 ) -> np.ndarray:
@@ -332,4 +348,5 @@ def diagnosis_table(which: Which, diagnosis: Mapping[str, Any]) -> str:
 
 
 TABLES: dict[str, Callable[[Which], str]] = {"hypotheses": hypotheses_table, "state": state_table}
+TABLES["glance"] = glance_table
 TABLES |= {f"{network}_{step}": partial(shares_table, network=network, horizon=step) for network, step in HORIZONS}
