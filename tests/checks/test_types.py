@@ -47,7 +47,7 @@ WRONG = {
     f"{ACTOR}.ulysses_sequence_parallel_size": "null",
     # Numbers that mean nothing, and that a remedy must not repeat.
     f"{ACTOR}.clip_ratio": "-0.2", "algorithm.kl_ctrl.horizon": "0", "algorithm.kl_ctrl.kl_coef": "-1",
-    "trainer.max_actor_ckpt_to_keep": "-2",
+    "trainer.max_actor_ckpt_to_keep": "-2", "algorithm.kl_ctrl.target_kl": "-1",  # veRL divides by it
 }  # fmt: skip
 
 

@@ -85,7 +85,7 @@ _KEYS: tuple[tuple[Any, str], ...] = (
     (_NotNegative, "actor.clip_ratio actor.clip_ratio_low"),
     (_NotNegative | None, "actor.clip_ratio_high"),
     # At a temperature of 0 all responses to a prompt are the same, and there is nothing to compare.
-    (_Positive, "optim.clip_grad actor.grad_clip rollout.temperature"),
+    (_Positive, "optim.clip_grad actor.grad_clip rollout.temperature algorithm.kl_ctrl.target_kl"),
     (_Share, "optim.lr_warmup_steps_ratio algorithm.gamma algorithm.lam"),
     (_PositiveShare, "rollout.top_p validation.top_p rollout.gpu_memory_utilization"),
 )

@@ -217,7 +217,7 @@ def health(options: HealthOptions) -> int:
 
     examples:
       verl-trgrpo health runs/quickstart/tr_grpo-seed0
-      verl-trgrpo health metrics.jsonl; [ $? = 1 ] && scancel $JOB     a file of veRL's file logger; for scripts
+      verl-trgrpo health metrics.jsonl || [ $? != 1 ] || scancel $JOB     a file of veRL's file logger; for scripts
 
     notes:
       Each quantity is compared with its start or its best level in this run.
