@@ -1,4 +1,4 @@
-"""Write what is said of methods that are no ``algorithm=`` of this project into docs/related_methods.md.
+"""Write the answers for methods that are not an ``algorithm=`` of this project into docs/related_methods.md.
 
 .venv/bin/python docs/make_methods.py
 """

@@ -56,7 +56,7 @@ def test_there_are_messages_to_read():
     assert len({text for _, tree in modules() for text in messages(tree)}) > 500
 
 
-# Counts that are more than one where the message is said, or sizes of what nobody counts.
+# Counts that are more than one where the message comes, or sizes.
 SEVERAL = {
     "checks/data_files.py: total prompts",
     "checks/tables.py: len(found) settings",

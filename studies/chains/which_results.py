@@ -347,6 +347,9 @@ def diagnosis_table(which: Which, diagnosis: Mapping[str, Any]) -> str:
     return f"{markdown_table(rows, head)}\n\nSigns: {total}."
 
 
-TABLES: dict[str, Callable[[Which], str]] = {"hypotheses": hypotheses_table, "state": state_table}
-TABLES["glance"] = glance_table
+TABLES: dict[str, Callable[[Which], str]] = {
+    "glance": glance_table,
+    "hypotheses": hypotheses_table,
+    "state": state_table,
+}
 TABLES |= {f"{network}_{step}": partial(shares_table, network=network, horizon=step) for network, step in HORIZONS}

@@ -91,7 +91,7 @@ ASKED = {
     "a letter behind its phrase": (
         "What is it?\nA. a cone\nB. a sphere", "B", [r"\text{a sphere} (B)"], [r"\text{a cone} (B)", r"\text{a sphere} (A)"],
     ),
-    "a letter behind a value that is no option": ("What is the chance?", "P(A)", ["P(A)"], ["A", "P(B)"]),
+    "a letter behind a value that is not an option": ("What is the chance?", "P(A)", ["P(A)"], ["A", "P(B)"]),
     "the value without its letter": (
         "What is $x$? (A) 5 (B) 7 (C) 9", r"\textbf{(B)}", ["7", "x=7", "7.0"], ["9", "5", "A", "(A)"],
     ),
@@ -174,7 +174,7 @@ ASKED = {
         "Expand $(x+1)^2$.", "x^2+2x+1", ["(x+1)^2=x^2+2x+1", "(1+x)^2=(x+1)(x+1)=1+2x+x^2"],
         ["(x+1)^2=(x+1)(x+1)", "(x+2)^2=x^2+2x+1", "(x+1)^2=x^2+1=x^2+2x+1", "x^2+2x+1=(x+1)^2"],
     ),
-    "an equation of the question is no identity": ("If $ab=c$, what is $a+b$ in terms of $c$?", "c+1", ["1+c"], ["ab=c+1"]),
+    "an equation of the question is not an identity": ("If $ab=c$, what is $a+b$ in terms of $c$?", "c+1", ["1+c"], ["ab=c+1"]),
     "what is asked stands left": ("If $x^2+y=10$ and $y=0$, find $x^2$.", "10", ["x^2=10"], ["x^3=10", "-x=10"]),
 }  # fmt: skip
 RIGHT = [(question, gold, each) for question, gold, right, _ in ASKED.values() for each in right]

@@ -495,7 +495,7 @@ def test_what_a_runtime_writes_is_one(tmp_path, line):
     ["OSError: [Errno 28] No space left on device (another directory is used)",
      "Fatal Python error: Segmentation fault\n\nCurrent thread 0x7f (most recent call first):\n  File \"<string>\", line 1"],
 )  # fmt: skip
-def test_what_was_handled_is_not_explained_where_the_trainer_raises_and_nobody_died(tmp_path, line):
+def test_what_was_handled_is_not_explained_where_the_trainer_raises_and_no_death_is_reported(tmp_path, line):
     (tmp_path / "log").write_text(of(line) + OWN_ERROR)
     assert failure(tmp_path / "log") == "ValueError: the true cause"
     (tmp_path / "log").write_text(of(line) + DIED)

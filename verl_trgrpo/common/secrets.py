@@ -64,9 +64,9 @@ def names_secret(name: str, value: Any = "", in_address: bool = False) -> bool:
         in_address: whether the name is one of a query.
     """
     words = [word.lower() for word in _WORD.findall(unquote(name))]
-    if (
-        not words or words[-1] in _PLACES | _FACTS or str(value).casefold() in _NO_VALUES or name == "PWD"
-    ):  # a shell's directory
+    if not words or words[-1] in _PLACES | _FACTS or str(value).casefold() in _NO_VALUES:
+        return False
+    if name == "PWD":  # a shell's directory
         return False
     if any(map(_ENDS_STRONG.search, words)) or any(map(_STRONG.fullmatch, (*words, *map("".join, pairwise(words))))):
         return True

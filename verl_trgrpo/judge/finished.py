@@ -119,7 +119,7 @@ def _whole_fault(golds: Sequence[str], text: str, question: Asked) -> Fault | No
 
 
 def _has_rewritten_side(form: Form, question: Asked) -> bool:
-    """Return whether what is said to be a value is left to simplify, and not written so in the question: `x+0=3`."""
+    """Return whether the left side before a value can be simplified, and is not written so in the question: `x+0=3`."""
     left = split_top_level(form.text, "=")[0] if form.last else ""
     tree = parsed(left) if left.replace(" ", "") not in question.texts else None
     return tree is not None and bool(names(tree)) and arranged(tree)[1] > 0

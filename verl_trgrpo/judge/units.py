@@ -98,10 +98,9 @@ NUMBER_WORDS |= {
     for ones in range(10)
 }
 _PARTS = dict(zip(["half", "quarter", *_PART_NAMES.split()], [2, 4, *range(3, 11), 100, 1000], strict=True))
+_PLURALS = {"halves": 2} | {f"{part}s": value for part, value in _PARTS.items() if part != "half"}
 _OPERATIONS = (
-    "half halves third thirds fourth fourths quarter quarters fifth fifths sixth sixths seventh sevenths eighth "
-    "eighths ninth ninths tenth "
-    "tenths hundredth hundredths thousandth thousandths percent percentage infinity double doubled twice thrice "
+    f"{' '.join([*_PARTS, *_PLURALS])} percent percentage infinity double doubled twice thrice "
     "triple tripled halved squared "
     "cubed squares cubes factorial over under plus minus times less more fewer than root mod modulo base by divided "
     "multiplied and or not but "
@@ -259,8 +258,8 @@ def fraction_in_words(text: str) -> str | None:
     """Return the fraction that words write, such as 3/4 of `three quarters`; None for other words."""
     number, _, part = text.casefold().replace("-", " ").rpartition(" ")
     top = 1 if part == "half" and number in ("", "a") else number_in_words(number)
-    bottom = _PARTS.get(part.removesuffix("s") if part != "halves" else "half")
-    return f"{top}/{bottom}" if top and bottom and (top > 1) == part.endswith("s") else None
+    bottom = (_PLURALS if top and top > 1 else _PARTS).get(part)
+    return f"{top}/{bottom}" if top and bottom else None
 
 
 _COUNTED = re.compile(

@@ -124,8 +124,8 @@ class _Signs:
             self.before, self.first = self.first, self.raised
         if self.before and self.first and self.before.text == self.first.text:
             self.before = None
-        nobody_died = not self.died and self.events.keys().isdisjoint((WORKER_KILLED, ENGINE_DEAD))
-        if self.native and self.native.death and self.raised is self.first and nobody_died:
+        none_reported = not self.died and self.events.keys().isdisjoint((WORKER_KILLED, ENGINE_DEAD))
+        if self.native and self.native.death and self.raised is self.first and none_reported:
             self.before = None if self.before is self.native else self.before
             self.native = None  # of a process of the user's, such as one that runs a program of a response
 

@@ -6,6 +6,7 @@ tests/runs/made_runs.py and growing_runs.py make the runs by which this is judge
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -115,13 +116,18 @@ def is_known(steps: Sequence[Step]) -> bool:
 
 def unjudged(steps: Sequence[Step]) -> list[str]:
     """Return what cannot be judged in a run, and why."""
-    history, why = History(steps), dict[str, str]()
+    history, reasons = History(steps), defaultdict[str, list[str]](list)
     for row in SIGNALS:
-        if known := why.get(row.quantity, row.quantity):
-            found = _why_unjudged(row, history)
-            why[row.quantity] = found and (found if "(always" in found else known)
+        if row.quantity:
+            reasons[row.quantity].append(_why_unjudged(row, history))
+    # A row that can judge it is enough; that it is always at its lowest says more than that it is not logged.
+    missing = [
+        next((each for each in found if each != quantity), quantity)
+        for quantity, found in reasons.items()
+        if all(found)
+    ]
     few = [f"small changes (only {count_of(len(steps), 'step')})"] * (len(steps) < 3 * START)
-    return [what for what in why.values() if what] + few
+    return missing + few
 
 
 def _why_unjudged(row: Signal, history: History) -> str:

@@ -8,7 +8,7 @@ import io
 import re
 import traceback
 import warnings
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -81,6 +81,22 @@ def culprits(names: Sequence[str], build: Callable[[Collection[str]], object]) -
         return alone or dict.fromkeys(names, error)
     named = [name for name in without if re.search(rf"\b{re.escape(name)}\b", reason_of(error))]
     return dict.fromkeys(named or without, error)
+
+
+def refused_options(
+    section: str,
+    given: Mapping[str, Any],
+    build: Callable[[Collection[str]], object],
+    owner: str,
+    otherwise: str = "",
+) -> list[Finding]:
+    """Return a finding for each of the `culprits` among the options of a section; `otherwise` is another remedy."""
+    found = culprits([*given], build) if given else {}
+    keys = {name: f"{section}.{name}" for name in found}
+    return [
+        refusal_finding(keys[name], given[name], error, owner, f"correct {keys[name]}{otherwise}")
+        for name, error in found.items()
+    ]
 
 
 def with_options(section: DictConfig, key: str, names: Collection[str]) -> DictConfig:

@@ -8,7 +8,7 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from verl_trgrpo.checks.construct.attempt import attempt, culprits, refusal_finding, with_options
+from verl_trgrpo.checks.construct.attempt import attempt, refused_options, with_options
 from verl_trgrpo.common.findings import Finding, Level
 from verl_trgrpo.common.text import did_you_mean
 from verl_trgrpo.runs.keys import MODEL, selected
@@ -99,19 +99,14 @@ def _override_findings(key: str, model: DictConfig) -> list[Finding]:
     from transformers import AutoModelForCausalLM
     from verl.utils.config import omega_conf_to_dataclass
 
-    given = selected(model, "override_config") or {}
+    given = {str(name): value for name, value in (selected(model, "override_config") or {}).items()}
 
     def build(some: Collection[str]) -> None:
         section: Any = omega_conf_to_dataclass(with_options(model, "override_config", some))
         with torch.device("meta"):
             AutoModelForCausalLM.from_config(section.hf_config, attn_implementation="eager")
 
-    found = culprits([*map(str, given)], build) if given else {}
-    keys = {name: f"{key}.override_config.{name}" for name in found}
-    return [
-        refusal_finding(keys[name], given[name], error, "transformers", f"correct {keys[name]}")
-        for name, error in found.items()
-    ]
+    return refused_options(f"{key}.override_config", given, build, "transformers")
 
 
 def _tried(fsdp: Any, model: str, engine: str) -> Iterator[tuple[str, Callable[[], object], str]]:

@@ -16,7 +16,7 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from verl_trgrpo.checks.construct.attempt import attempt, culprits, refusal_finding
+from verl_trgrpo.checks.construct.attempt import attempt, refused_options
 from verl_trgrpo.checks.view import OWN_MANAGER
 from verl_trgrpo.common.findings import Finding
 from verl_trgrpo.common.text import as_plain_yaml, did_you_mean
@@ -75,9 +75,7 @@ def _refused_together(
             OmegaConf.update(options, name, given[name], force_add=True)
         call(options)
 
-    found = culprits(names, build).items()
-    keys = {name: f"{section}.{name}" for name in names}
-    return [refusal_finding(keys[name], given[name], error, "veRL", f"correct {keys[name]}") for name, error in found]
+    return refused_options(section, given, build, "veRL")
 
 
 # Who is asked for names: each takes the configuration and the key.

@@ -11,7 +11,7 @@ from typing import Any, get_args, get_type_hints
 
 from omegaconf import DictConfig, OmegaConf
 
-from verl_trgrpo.checks.construct.attempt import built_quietly, culprits, reason_of, refusal_finding
+from verl_trgrpo.checks.construct.attempt import built_quietly, reason_of, refused_options
 from verl_trgrpo.checks.construct.names import parameters_in_source
 from verl_trgrpo.common.findings import Finding
 from verl_trgrpo.common.text import nearest
@@ -78,14 +78,7 @@ def template_findings(config: DictConfig) -> list[Finding]:
         given = {name: options[name] for name in some}
         return Renderer(facts | {"template": own | given}).tokens([{"role": "user", "content": "?"}], None)
 
-    found = culprits([*options], build) if options else {}
-    keys = {name: f"{_TEMPLATE}.{name}" for name in found}
-    return [
-        refusal_finding(
-            keys[name], options[name], error, "the chat template", f"correct {keys[name]}, or remove this option"
-        )
-        for name, error in found.items()
-    ]
+    return refused_options(_TEMPLATE, options, build, "the chat template", ", or remove this option")
 
 
 def negative_findings(config: DictConfig, models: dict[str, DictConfig], local: Collection[str]) -> list[Finding]:

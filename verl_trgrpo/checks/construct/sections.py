@@ -12,7 +12,7 @@ from typing import Any
 from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf, open_dict
 
-from verl_trgrpo.checks.construct.attempt import culprits, reason_of, refusal_finding, with_options
+from verl_trgrpo.checks.construct.attempt import reason_of, refused_options, with_options
 from verl_trgrpo.common.findings import Finding, messages_of
 from verl_trgrpo.core import TokenWeighting
 from verl_trgrpo.runs.compose import defaults_of
@@ -145,24 +145,12 @@ def _override_findings(key: str, node: DictConfig) -> list[Finding]:
     from verl.utils.config import omega_conf_to_dataclass
 
     name = {MODEL: "override_config", "critic": "model.override_config"}.get(key)
-    given = selected(node, name) if name else None
-    if not given:
-        return []
+    given = {str(each): value for each, value in (selected(node, name) or {}).items()} if name else {}
 
     def build(some: Collection[str]) -> object:
         return omega_conf_to_dataclass(with_options(node, str(name), some))
 
-    found = culprits([*map(str, given)], build)
-    return [
-        refusal_finding(
-            f"{key}.{name}.{each}",
-            given[each],
-            error,
-            "veRL's configuration of the model",
-            f"correct {key}.{name}.{each}",
-        )
-        for each, error in found.items()
-    ]
+    return refused_options(f"{key}.{name}", given, build, "veRL's configuration of the model")
 
 
 def _validate_config_findings(config: DictConfig, has_reference: bool, has_critic: bool) -> list[Finding]:
