@@ -108,6 +108,8 @@ def test_what_is_read_is_in_no_row():
         ("actor_rollout_ref.actor.learning_rate=1e-6", "did you mean actor_rollout_ref.actor.optim.lr?"),
         ("critic.learning_rate=1e-6", "did you mean critic.optim.lr?"),
         ("trainer.num_generations=8", "did you mean actor_rollout_ref.rollout.n?"),
+        ("actor_rollout_ref.rollout.n_samples=8", "did you mean actor_rollout_ref.rollout.n?"),
+        ("actor_rollout_ref.rollout.n_resp_per_prompt=8", "did you mean actor_rollout_ref.rollout.n?"),
         ("algorithm.clip_ratio=0.3", "did you mean actor_rollout_ref.actor.clip_ratio?"),
         ("data.temperature=0.6", "did you mean actor_rollout_ref.rollout.temperature?"),
     ],
